@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pool = runtime.block_on(LockPool::connect("memory://"))?; // "redis://127.0.0.1/"
     pool.install()?;
 
-    // Three threads want to write the same report. They take turns.
+    // Three threads write the same report, one after the other.
     let writers: Vec<_> = (1..=3)
         .map(|writer| thread::spawn(move || write_report(writer, 7)))
         .collect();

@@ -1,5 +1,6 @@
-//! Build script of the expansion tests: writes two macros that forbid every lint of this compiler
-//! and of its clippy in a module. rustc skips clippy's names, and clippy checks both.
+//! Build script of the expansion tests. It writes two macros that forbid, in a module, every lint
+//! of this compiler and of its clippy. rustc ignores the lints of clippy, and clippy checks both
+//! kinds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +50,7 @@ const EXCEPTIONS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Lints that want the opposite of another one: either is forbidden in one of the modules.
+/// Pairs of lints with opposite demands. Each of the two macros forbids one lint of a pair.
 const OPPOSITES: [(&str, &str); 1] = [("clippy::implicit_return", "clippy::needless_return")];
 
 fn main() {
@@ -75,13 +76,13 @@ fn main() {
     fs::write(folder.join("forbidden.rs"), macros).expect("the folder can be written");
 }
 
-/// True if `cargo clippy` runs this build.
+/// True if `cargo clippy` runs this build script.
 fn under_clippy() -> bool {
     let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER");
     wrapper.is_some_and(|wrapper| Path::new(&wrapper).ends_with("clippy-driver"))
 }
 
-/// The clippy of this compiler.
+/// Returns the path of the clippy that belongs to this compiler.
 fn clippy(rustc: &Path) -> PathBuf {
     let output = Command::new(rustc).args(["--print", "sysroot"]).output();
     let sysroot = output.expect("rustc starts").stdout;
@@ -89,7 +90,7 @@ fn clippy(rustc: &Path) -> PathBuf {
     PathBuf::from(sysroot.trim()).join("bin/clippy-driver")
 }
 
-/// Every lint in the help of a compiler; none if there is no such compiler.
+/// Lists every lint in the help of a compiler. Returns `None` if there is no such compiler.
 fn lints_of(compiler: &Path) -> Option<Vec<String>> {
     let output = Command::new(compiler).args(["-W", "help"]).output().ok()?;
     let help = String::from_utf8(output.stdout).ok()?;
@@ -103,7 +104,8 @@ fn lints_of(compiler: &Path) -> Option<Vec<String>> {
     (lints.len() > 100).then_some(lints)
 }
 
-/// A macro that forbids all of these lints in an item, except for `opposites`.
+/// Returns a macro that forbids all of these lints in an item, except for `opposites`, `EXCEPTIONS`
+/// and `OF_CRATES`.
 fn forbidding(name: &str, lints: &[String], opposites: &[&str]) -> String {
     let named = EXCEPTIONS.map(|(exception, _)| exception);
     let excepted = |lint: &str| named.contains(&lint) || OF_CRATES.contains(&lint);

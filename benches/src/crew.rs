@@ -17,8 +17,8 @@ use crate::setup::Runtime;
 /// Time from the harness's message `go` to the start, so that all processes have read the message
 /// by then.
 const LEAD: Duration = Duration::from_millis(50);
-/// Warm-up of an open loop. It is longer, because the tasks of an open loop do not all start at
-/// once.
+/// Maximum warm-up of an open loop. It can be short, because the tasks of an open loop do not all
+/// start at once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Settings of a measurement.
@@ -77,7 +77,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
-    // The clients end before their files are read, so that they do not slow down the next ones.
+    // Ends the clients, so that they use no CPU while their files are read.
     drop(clients);
     let records: Result<Vec<_>, String> = plans.iter().map(take_records).collect();
     Ok(Outcome {
@@ -90,8 +90,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take
-/// these before they are ready, and look at them for the first time in the warm-up.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take the
+/// leases before they are ready, and read them for the first time in the warm-up.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50

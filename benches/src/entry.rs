@@ -64,8 +64,8 @@ pub(crate) fn all() -> impl Iterator<Item = Entry> {
     rows.flat_map(Row::entries)
 }
 
-/// Returns the entries that the names select. Without names, returns those that belong to the pace.
-/// The error for an unknown name lists the known names.
+/// Returns the entries that the names select. Without names, returns the entries of a run with this
+/// `pace`. The error for an unknown name lists the known names.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<Entry>, String> {
     if names.is_empty() {
         let against = |entry: &Entry| AGAINST.iter().any(|row| row.name == entry.row.name);
@@ -96,8 +96,9 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a row: those named by `wanted`, or all if it is empty. Controls take
-/// part only if named. The earlier build takes part whenever there is one.
+/// Returns the contestants of a row: those named by `wanted`, or all if it is empty. Controls
+/// (`Contestant::is_control`) take part only if named. The earlier build takes part whenever
+/// there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -70,7 +70,8 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     figures
 }
 
-/// Adds the figures of whole pairs: the time from the request to the confirmed release.
+/// Adds the figures of whole pairs (an acquire and a release): the time from the request to the
+/// confirmed release.
 fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let pairs = inside.iter().map(|record| record.released - record.asked);

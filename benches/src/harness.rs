@@ -21,10 +21,11 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// Name of this project's figures in a build with metrics, but without an installed recorder.
+/// Name under which the figures of a build with metrics, but without an installed recorder, are
+/// shown.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
-/// The ttl of the rows that take and release locks: longer than any section or wait for the CPU.
+/// The ttl of most rows: longer than any section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
 /// Long, so that no lease expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
@@ -113,7 +114,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Only one round, because the counts hardly vary.
+    /// Counts the cost of a pair. Runs only one round, because the counts hardly vary.
     fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
         let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;

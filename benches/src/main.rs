@@ -12,8 +12,7 @@
 //! | `overlap`, `figures` | the evaluation of the records |
 //! | `overhead`, `pair` | measurements without a server, and without a clock |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
-//! | `report`, `targets`, `bound`, `plot`, `machine` | the contents of docs/performance/results.md
-//! |
+//! | `report`, `targets`, `bound`, `plot`, `machine` | the page docs/performance/results.md |
 
 mod args;
 mod bound;

@@ -24,7 +24,7 @@ const POLLS: u32 = 10_000;
 /// Returns the figures of one round, with the name of each measurement.
 pub(crate) fn run(window: Duration) -> Result<Vec<(&'static str, Figures)>, Fault> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let window = window / 4;
+    let window = window / 5;
     runtime.block_on(async {
         let pool = LockPool::connect("memory://").await?;
         let nothing = leasehold::__test::pool_of_nothing().await;
@@ -33,6 +33,7 @@ pub(crate) fn run(window: Duration) -> Result<Vec<(&'static str, Figures)>, Faul
             ("leasehold_on_memory", annotated(&pool, window).await?),
             ("leasehold", annotated(&nothing, window).await?),
             ("gate", gate(&pool, window).await?),
+            ("leasehold_blocking", blocking(nothing, window).await?),
         ])
     })
 }
@@ -67,6 +68,26 @@ async fn annotated(pool: &LockPool, window: Duration) -> Result<Figures, Fault> 
         batches.end();
     }
     Ok(batches.figures())
+}
+
+#[distributed_lock(key = "overhead", ttl = "10s", pool = pool)]
+fn locked_blocking(pool: &LockPool, number: u32) -> Result<u32, LockError> {
+    Ok(black_box(number).wrapping_add(1))
+}
+
+/// Measures a function that is not async, on a thread that may block.
+async fn blocking(pool: LockPool, window: Duration) -> Result<Figures, Fault> {
+    let measured = tokio::task::spawn_blocking(move || {
+        let mut batches = Batches::new(window, BATCH);
+        while batches.go_on() {
+            for number in 0..BATCH {
+                black_box(locked_blocking(&pool, number)?);
+            }
+            batches.end();
+        }
+        Ok::<_, LockError>(batches.figures())
+    });
+    Ok(measured.await??)
 }
 
 /// Polls an endless body by hand inside a lock, and subtracts the time of the same body without a

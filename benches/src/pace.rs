@@ -1,4 +1,4 @@
-//! The extent of a run.
+//! The extent of a run: all rows, a quick subset, or a comparison with an earlier build.
 
 /// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

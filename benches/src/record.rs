@@ -2,8 +2,8 @@
 //!
 //! A file consists of 40-byte records, each five little-endian 64-bit integers: task, asked,
 //! entered, left, released. The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the
-//! harness has the sections of all processes on one clock, and can decide without the clients if
-//! two of them overlap.
+//! harness has the sections of all processes on one clock, and can detect overlaps without relying
+//! on the clients.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};

@@ -31,7 +31,8 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// Without the contestant `ring`, because a single process has no other to pass the turn to.
+/// Without the contestant `ring`, because a single process has no other process to which it can
+/// pass the turn.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -52,7 +53,7 @@ const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
 const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
 const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 
-/// All rows.
+/// The rows that run in the default setup.
 pub(crate) const ROWS: &[Row] = &[
     distinct(
         "uncontended",
@@ -254,7 +255,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row {
         name: "overhead",
-        title: "an annotated function on a store that does nothing and on memory://, and the gate alone, without a server",
+        title: "an annotated function on a store that does nothing and on memory://, one that blocks its thread, and the gate alone, without a server",
         contestants: &[],
         task: Task::Overhead,
         setups: &[],
@@ -386,7 +387,8 @@ const fn hot(
         processes,
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once, and polling
-        // looks better than it is. With an empty section, only the pause would be measured.
+        // looks better than it is. Empty sections have no pause, because only the pause would be
+        // measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

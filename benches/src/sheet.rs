@@ -19,7 +19,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// Adds a round of a contestant.
+    /// Adds the figures of a contestant in one round.
     pub(crate) fn add(&mut self, contestant: &str, round: u32, figures: Figures) {
         let place = self.place(contestant);
         for (metric, value) in figures {

@@ -148,7 +148,8 @@ const TARGETS: &[Target] = &[
     ),
 ];
 
-/// Targets of hot keys that matter to services, beside the rows with setups.
+/// Targets of hot keys that matter to services. They are shown with the bounds of the rows that
+/// have setups.
 const OF_HOT_KEYS: &[Target] = &[
     target(
         "hot key, 4 x 16, sections a second, against polling every 50 ms",

@@ -82,7 +82,13 @@ fn every_row_of_the_quick_run_has_its_contestants() {
     );
     assert_eq!(
         of("overhead"),
-        BTreeSet::from(["direct", "gate", "leasehold", "leasehold_on_memory"])
+        BTreeSet::from([
+            "direct",
+            "gate",
+            "leasehold",
+            "leasehold_blocking",
+            "leasehold_on_memory"
+        ])
     );
 }
 

@@ -4,22 +4,54 @@ use std::env::VarError;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold::{LockPool, LockPoolBuilder};
 
 use crate::failure::Failure;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0    success
-  1    the answer is no: the lock is not held, or `check` found an error
-  64   the command line is invalid, or a setting in it is not supported
-  69   the lock store is unavailable
-  70   run: the lease was lost, although the command ended with 0
-  75   run: the lock is held elsewhere
-  126  run: the command cannot be started
-  127  run: the command was not found
-  Otherwise `run` exits like its command: with its exit code, or with 128 + the signal's number.";
+/// The rows of `run` have their own mark in the help of the whole command.
+macro_rules! run_exit_codes {
+    ($mark:literal) => {
+        concat!(
+            "  70   ",
+            $mark,
+            "the lease was lost, although the command ended with 0\n",
+            "  71   ",
+            $mark,
+            "the system refuses what is needed, such as another process\n",
+            "  75   ",
+            $mark,
+            "the lock is held elsewhere; the command did not run\n",
+            "  126  ",
+            $mark,
+            "the command cannot be started\n",
+            "  127  ",
+            $mark,
+            "the command was not found\n",
+            "  Otherwise `run` exits like its command: with its exit code, or with 128 + the \
+             signal's number."
+        )
+    };
+}
+
+const EXIT_CODES: &str = concat!(
+    "Exit codes:\n",
+    "  0    success\n",
+    "  1    the answer is no: the lock is not held, or `check` found an error\n",
+    "  64   the command line is invalid, or a setting in it is not supported\n",
+    "  69   the lock store is unavailable\n",
+    run_exit_codes!("run: ")
+);
+
+const RUN_EXIT_CODES: &str = concat!(
+    "Exit codes:\n",
+    "  64   the command line is invalid, or a setting in it is not supported\n",
+    "  69   the lock store is unavailable; the command did not run\n",
+    run_exit_codes!("")
+);
+
+const SHORTENED: &str = "On a terminal, long keys are shortened in the middle to fit its width. In \
+                         a pipe or a file, and with `--json`, they are complete.";
 
 /// Shows, checks and uses the distributed locks of leasehold.
 #[derive(Debug, Parser)]
@@ -69,15 +101,19 @@ pub(crate) enum Command {
     ///
     /// The program inherits the environment, with `LEASEHOLD_URL` and the password in it unless
     /// `--without-url` is given.
+    #[command(after_help = RUN_EXIT_CODES)]
     Run(Run),
 
     /// Lists the held locks, with the process, the function and the time of each.
+    #[command(after_help = SHORTENED)]
     Ls(Ls),
 
     /// Shows everything about one lock.
+    #[command(after_help = SHORTENED)]
     Show(Show),
 
     /// Shows the locks live, until ctrl-c; without a terminal, prints each change as a line.
+    #[command(after_help = SHORTENED)]
     Watch(Watch),
 
     /// Takes a lock away from its holder, after confirmation; exit code 1 if it is free.
@@ -85,6 +121,23 @@ pub(crate) enum Command {
 
     /// Checks the lock store, for a readiness probe; exit code 1 if locks cannot be taken.
     Check,
+
+    /// Prints a script with which a shell completes this command's subcommands and options.
+    Completions {
+        /// The shell that loads the script.
+        shell: Shell,
+    },
+
+    /// Prints the manual page: `leasehold man | man -l -`.
+    Man,
+}
+
+/// A shell with completions.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[derive(Debug, Args)]
@@ -142,6 +195,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 
+    /// Name of the holder, which others see in `ls`, `show` and their logs
+    /// [default: the start of the command line]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+
     /// Prints nothing if the lock is held elsewhere; the exit code is 75.
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -150,7 +208,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) without_url: bool,
 
-    /// The program to run, with its arguments.
+    /// The program to run, with its arguments, after `--`.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -160,7 +218,7 @@ fn time(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("write a time such as `30s` or `1h30m` ({error})"))
 }
 
-/// Parses the time between two looks of `watch`.
+/// Parses the time between two updates of `watch`.
 fn pause(text: &str) -> Result<Duration, String> {
     let every = time(text)?;
     if every < Duration::from_millis(50) {
@@ -170,7 +228,6 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 impl Store {
-    /// Connects to the store.
     pub(crate) async fn connect(&self) -> Result<LockPool, Failure> {
         Ok(self.builder()?.connect().await?)
     }

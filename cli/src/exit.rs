@@ -1,4 +1,5 @@
-//! The exit codes. Those defined by `leasehold` itself come from `sysexits.h`.
+//! The exit codes. Those from 64 to 75 come from `sysexits.h`, and those from 126 are those of a
+//! shell.
 
 /// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;

@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure for a command line that contains something impossible.
+    /// Creates a failure for an invalid command line, or for a setting that is not supported.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(exit::USAGE, text)
     }

@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod exit;
 mod failure;
+mod generated;
 mod locks;
 mod output;
 #[cfg(target_os = "linux")]
@@ -12,6 +13,7 @@ mod run;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use leasehold::__private::io_text;
 
 use crate::args::{Cli, Command};
@@ -24,7 +26,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(error) => return explain(error),
     };
     let json = cli.json;
     // Uses one thread, because the kernel sends a child process the signal for its parent's death
@@ -61,11 +63,17 @@ async fn answer(cli: Cli) -> Result<u8, Failure> {
         Command::Watch(options) => locks::watch(&store, &options, json).await,
         Command::Release(options) => locks::release(&store, &options, json).await,
         Command::Check => check::check(&store, json).await,
+        Command::Completions { shell } => Ok(generated::completions(shell)),
+        Command::Man => Ok(generated::man()),
     }
 }
 
 /// Prints the help, or the error in the command line.
-fn explain(error: &clap::Error) -> ExitCode {
+fn explain(mut error: clap::Error) -> ExitCode {
+    if let Some(tip) = dashes_missing(&error) {
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
     // A failed write means that the reader is gone.
     let _ = error.print();
     let code = if error.use_stderr() {
@@ -74,4 +82,20 @@ fn explain(error: &clap::Error) -> ExitCode {
         exit::SUCCESS
     };
     ExitCode::from(code)
+}
+
+/// Returns a tip for `leasehold run job true`, in which the `--` before the command is missing.
+fn dashes_missing(error: &clap::Error) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(found))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let arguments = std::env::args_os().skip(1);
+    let before: Vec<_> = arguments
+        .take_while(|one| one.to_str() != Some(found))
+        .collect();
+    let is_run = before.iter().any(|one| one == "run") && !before.iter().any(|one| one == "--");
+    (is_run && !found.starts_with('-'))
+        .then(|| format!("write `--` before the command: `leasehold run <KEY> -- {found} …`"))
 }

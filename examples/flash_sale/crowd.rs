@@ -1,4 +1,4 @@
-//! All buyers of one process, at once.
+//! Runs all buyers of one process at the same time.
 
 use std::ops::AddAssign;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::IsTerminal as _;
 
-/// Maximum number of marks in a bar, apart from rounding.
+/// Maximum number of marks in a bar. Rounding can add two marks.
 const WIDTH: u32 = 60;
 
 /// A part of the buyers: their number, their mark, and its colour (an ANSI code).

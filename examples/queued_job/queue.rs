@@ -13,9 +13,9 @@ const STREAM: &str = "jobs";
 const GROUP: &str = "workers";
 const FIELD: &str = "job";
 
-/// Time without a report from the worker of a job, after which the queue gives the job to the next
-/// worker that asks. The first worker may still be alive. Only the lock prevents that both do the
-/// job at once.
+/// If the worker of a job reports nothing for this time, the queue delivers the job to another
+/// worker. The first worker may still be alive. Only the lock prevents both from doing the job at
+/// the same time.
 const IDLE: Duration = TTL;
 
 /// Time that a worker waits for a new job before it looks for an abandoned one.

@@ -1,8 +1,8 @@
-//! Values of a lock and its queue, as another client may have left them on a Redis for the scripts
-//! to read. `scripts/fuzz` starts the server and sets its URL in `LEASEHOLD_FUZZ_REDIS`.
+//! Values of a lock and its queue on Redis, as another client may have left them. The store's
+//! scripts read them. `scripts/fuzz` starts the server and sets its URL in `LEASEHOLD_FUZZ_REDIS`.
 //!
-//! The input consists of a byte for the call, the queue's value, a line break and the lock's value.
-//! An empty value means that its key is missing.
+//! The input consists of a byte that selects the kind of call, the queue's value, a line break and
+//! the lock's value. An empty value means that its key is missing.
 #![no_main]
 
 use std::cell::RefCell;

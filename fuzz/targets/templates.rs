@@ -35,7 +35,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Piece::Value(_) => key.part("value", values.next().unwrap_or("1")),
         }
     }
-    // The runtime's own check is not public. It refuses what the macro refuses, and long keys.
+    // `finished` applies the runtime's own check, which refuses what the macro refuses, and long
+    // keys.
     let Some(key) = finished(key) else {
         return;
     };
@@ -50,7 +51,7 @@ fn finished(key: Key) -> Option<String> {
 
 /// Counts the ways to fill in the pieces so that they form `key`.
 fn parses(key: &str, pieces: &[Piece]) -> u64 {
-    // ways[at]: the ways to give key[..at] with the pieces so far.
+    // ways[at]: the number of ways to build key[..at] from the pieces so far.
     let mut ways = vec![0_u64; key.len() + 1];
     ways[0] = 1;
     for piece in pieces {

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
-    /// Path of the runtime.
+    /// Path of the crate `leasehold`, from the option `crate`.
     pub(crate) runtime: Option<syn::Path>,
     /// Names of all written options, including those with wrong values.
     written: Vec<Ident>,

@@ -20,8 +20,8 @@ pub(crate) struct Inner {
     pub(crate) deferred: Option<Deferred>,
 }
 
-/// Finds the user's body in the output of `#[async_trait]`. `#[instrument]` may have wrapped it
-/// since.
+/// Finds the user's body in the output of `#[async_trait]`. `#[instrument]` may have wrapped that
+/// output again.
 pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     signature
         .generics
@@ -37,7 +37,7 @@ pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     })
 }
 
-/// Looks for this form in the async blocks inside of a group, outermost first.
+/// Looks for the user's body in the async blocks inside of a group, outermost first.
 fn descend(group: &Group, signature: &Signature) -> Option<Inner> {
     let all: Vec<TokenTree> = group.stream().into_iter().collect();
     all.iter().enumerate().find_map(|(index, token)| {

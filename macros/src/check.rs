@@ -39,7 +39,7 @@ pub(crate) struct LockSpec {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
-    /// The runtime's path.
+    /// Path of the crate `leasehold`.
     pub(crate) runtime: TokenStream,
     pub(crate) target: Target,
 }

@@ -54,8 +54,8 @@ const TYPES: [(&str, Work); 14] = [
     ("JoinSet", Work::Task),
 ];
 
-/// Types that are returned together with the types in their parameters. Any name that ends with
-/// `Result` counts too.
+/// Types that contain values of the types in their parameters. Any name that ends with `Result`
+/// counts too.
 const WRAPPERS: [&str; 11] = [
     "Option", "Pin", "Box", "Arc", "Rc", "Vec", "VecDeque", "HashMap", "BTreeMap", "Poll",
     "Response",

@@ -1,5 +1,4 @@
-//! Collects all errors and reports them together. Each has its fix, and the original function comes
-//! before them.
+//! Collects all errors and reports them together, each with advice on the fix.
 
 use std::cell::RefCell;
 
@@ -63,7 +62,7 @@ impl Diagnostics {
         self.syntax(syn::Error::new(span, message.text()));
     }
 
-    /// Reports an error in syn's own words, for invalid Rust.
+    /// Reports an error with syn's text, for invalid Rust.
     pub(crate) fn syntax(&self, error: syn::Error) {
         if let Some(errors) = self.errors.borrow_mut().as_mut() {
             errors.push(error);

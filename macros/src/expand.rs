@@ -22,7 +22,7 @@ use crate::tokens::{self, here};
 // Output:
 //     async fn create(id: u64) -> Result<Order, Error> {
 //         use ::leasehold::__private as __leasehold;
-//         static SITE: Site = Site::new("shop::create", file!(), line!(), "order:<id>");
+//         static SITE: Site = Site::new("shop::create", file!(), line!(), "order:<id>", &|| ());
 //         let mut call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
 //         let body = pin!(Some({
 //             let lock = call.handle();
@@ -39,16 +39,17 @@ use crate::tokens::{self, here};
 //         }
 //     }
 //
-// No lint may fire on this, and it must not set a lint level: `#[allow(…)]` of a lint that the
-// crate forbids is an error. Lints skip code with the span of a macro. The user's own names have
-// the user's spans everywhere, so the statements with them have forms that no lint covers.
+// No lint may fire on this code, and the code must not set a lint level: `#[allow(…)]` of a lint
+// that the crate forbids is an error. Lints skip code with the span of a macro. The user's own
+// names have the user's spans everywhere, so the statements with them have forms that no lint
+// covers.
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(spec);
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
-    // The call is borrowed mutably by the future that runs it. A detached body takes the call with
-    // it instead.
+    // The call is borrowed mutably by the future that runs it. A detached call is moved into its
+    // future instead.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
@@ -68,6 +69,7 @@ fn site(spec: &LockSpec) -> TokenStream {
             __leasehold::core::file!(),
             __leasehold::core::line!(),
             #label,
+            &|| (),
         );
     }
 }

@@ -18,8 +18,8 @@ impl Names<'_> {
         self.arguments.contains(&name)
     }
 
-    /// True if the key does not contain the value of this argument, so that it may be one lock for
-    /// all values.
+    /// True if `name` is an argument that the key does not insert. The key may then be one lock for
+    /// all values of this argument.
     fn is_left_out(&self, name: &str) -> bool {
         self.is_argument(name) && !self.inserted.contains(&name)
     }

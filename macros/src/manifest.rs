@@ -10,11 +10,11 @@ const PACKAGE: &str = "leasehold";
 /// Dependency on `leasehold` according to a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// The dependency has its own name. This is also assumed if no manifest can be read.
+    /// The dependency is named `leasehold`. This is also assumed if no manifest can be read.
     Plain,
     Renamed(String),
-    /// The manifest does not mention it: it is renamed in the workspace, or re-exported by another
-    /// crate.
+    /// The manifest does not mention `leasehold`: the workspace renames it, or another crate
+    /// re-exports it.
     Missing,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn conversion(rest: &str) -> Option<&str> {
 }
 
 /// True if `%` and `after` form a percent-encoded character, such as `=` in the form `%3d`. False
-/// for `%02d`, because the character 02 is a control character, which no key could mean.
+/// for `%02d`, because it would be the control character 02, which no key contains on purpose.
 fn is_encoded(after: &str) -> bool {
     let Some(digits) = after.get(..2) else {
         return false;

@@ -6,8 +6,8 @@ use quote::quote_spanned;
 use crate::check::LockSpec;
 use crate::tokens::here;
 
-/// Keeps the body in the caller's frame, and passes only a reference to the runtime. A detached
-/// body moves into its task.
+/// Returns the code that runs the body. The body stays in the caller's frame, and the runtime gets
+/// only a reference. A detached body moves into its task.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // Some options require a trait of the body, or of its result. If it is missing, rustc reports
     // that at the option.
@@ -30,7 +30,8 @@ pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
         .or(replay)
         .map(|_| quote_spanned!(here()=> , __leasehold::hint));
     if blocks {
-        // rustc infers that the closure runs once from the function that it is an argument of.
+        // The closure is an argument, because rustc then infers from the called function that the
+        // closure runs once.
         return quote_spanned! {here()=>
             let __leasehold_out = __leasehold_call.#run(#body #hint);
         };

@@ -14,7 +14,7 @@ use crate::kind;
 use crate::shape::{Binding, Frame, Returns, bindings};
 use crate::tokens;
 
-/// A function, taken apart so that its body can be replaced.
+/// The parts of a function, so that its body can be replaced.
 pub(crate) struct Target {
     pub(crate) name: Ident,
     /// Code around the body, outermost first: the signature, and with `#[async_trait]` also
@@ -41,7 +41,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Takes the function apart, or reports why the attribute is not possible here.
+    /// Splits the function into its parts, or reports why the attribute is not possible here.
     pub(crate) fn parse(item: TokenStream, diagnostics: &Diagnostics) -> Option<Self> {
         match Item::split(item).and_then(Item::target) {
             Ok(target) => Some(target),
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// A function item before and after the brace of its body.
+/// A function item, split before the brace of its body.
 pub(crate) struct Item {
     attributes: Vec<Attribute>,
     pub(crate) signature: Signature,
@@ -163,8 +163,8 @@ impl Item {
         })
     }
 
-    /// Takes apart a function that returns a boxed future: an async method under `#[async_trait]`,
-    /// or a recursive function boxed by hand.
+    /// Splits a function that returns a boxed future: an async method under `#[async_trait]`, or a
+    /// recursive function boxed by hand.
     fn boxed_target(self, found: Found) -> Target {
         let mut frames = vec![Frame::around(&self.body, self.head, TokenStream::new())];
         frames.extend(found.frames);
@@ -202,9 +202,9 @@ impl Item {
         Err((span, message.help(help)))
     }
 
-    /// True if another attribute has put the body of an async function into a `block_on`. Such
-    /// attributes leave `#[::core::prelude::v1::test]`, a `let body = async …` or a `main`. A
-    /// function that calls `block_on` in other words was written so.
+    /// True if another attribute has put the body of an async function into a `block_on`. The signs
+    /// are the attribute `#[::core::prelude::v1::test]`, or a `block_on` in `main` or in a body
+    /// that begins with `let body = async`. Any other `block_on` is the user's own.
     fn was_async(&self) -> bool {
         let is_generated_test = |attribute: &Attribute| {
             let segments = &attribute.path().segments;

@@ -3,7 +3,8 @@
 use crate::diag::Message;
 use crate::habit::Text;
 
-/// Beginning of leasehold's own keys. No other key may begin with it.
+/// Reserved word of leasehold's own keys. No other key may begin with it or have it between two
+/// colons.
 const RESERVED: &str = "%leasehold";
 /// Maximum length of a key, in bytes.
 const MAX_LEN: usize = 512;

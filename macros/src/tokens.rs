@@ -120,7 +120,7 @@ pub(crate) fn rename(tokens: TokenStream, from: &str, to: &Ident) -> TokenStream
     tokens.iter().enumerate().map(renamed).collect()
 }
 
-/// Returns the keyword for the kind of item.
+/// Returns the keyword of an item that is not a function, with its span.
 pub(crate) fn item_keyword(head: TokenStream) -> Option<(Span, String)> {
     const KINDS: [&str; 12] = [
         "struct",

@@ -139,7 +139,7 @@ impl Finding {
 
 #[cfg(feature = "redis")]
 impl Finding {
-    /// Adds the node of the finding to its text.
+    /// Puts the name of the node that has the problem before the text.
     pub(crate) fn at(self, node: &str) -> Self {
         Self {
             text: format!("{node}: {}", self.text),

@@ -10,14 +10,14 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::plain::Plain;
 
-/// The error of a lock that was not taken, or was taken and lost.
+/// The error of a call that did not get its lock, or lost it.
 ///
 /// Every message includes the action to take. No message contains a password or a lock's token.
-/// `Display` shows the key, so use it for logs, and [`public_message`](Self::public_message) for
-/// clients. `Display` escapes the texts of keys, owners and servers, so that they cannot control a
-/// log or a terminal.
+/// `Display` shows the key, so use it only for logs, and [`public_message`](Self::public_message)
+/// for clients. `Display` escapes control characters in keys, owners and texts of servers, so that
+/// they cannot manipulate a log or a terminal.
 ///
-/// Each error has a constructor, so that a program can test its response to it:
+/// Each error can be constructed, so that a program can test its own error handling:
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,9 +75,9 @@ pub enum LockError {
         holder: Option<Arc<Owner>>,
     },
 
-    /// The lock was held, but its lease ended before the work did. The body was dropped, unless
-    /// `on_lost = "continue"`. A body that is not async ran to its end. Requests that the body had
-    /// already sent may still take effect.
+    /// The call held the lock, but its lease ended before the work did. The body was dropped,
+    /// unless `on_lost = "continue"`. A body that is not async cannot be dropped and ran to its
+    /// end. Requests that the body had already sent may still take effect.
     #[error(
         "the lease on `{}` was lost before the work was done; see the log for the reason; without \
          `watchdog` the `ttl` must be longer than the work takes; check the fence where the result \
@@ -91,8 +91,8 @@ pub enum LockError {
         fence: Option<Fence>,
     },
 
-    /// The lock store did not answer in time, or answered that it cannot serve. The call holds
-    /// nothing. In the background, the engine removes anything that the request may have set on the
+    /// The lock store did not answer in time, or answered that it cannot serve. The call holds no
+    /// lock. In the background, the engine removes anything that the request may have set on the
     /// server.
     #[error("the lock store is unavailable: {source}")]
     Unavailable {
@@ -100,17 +100,18 @@ pub enum LockError {
         source: StoreError,
     },
 
-    /// The key cannot be used. Nothing was sent and the body did not run.
+    /// The key cannot be used. No request was sent and the body did not run.
     #[error("the lock key `{}` cannot be used: {}", Plain(key), Plain(reason))]
     InvalidKey {
-        /// The key as far as it was built, at most its first 64 characters.
+        /// The key, as far as it could be built. At most its first 64 characters.
         key: String,
         /// The problem with the key, and the correct form.
         reason: String,
     },
 
-    /// This call is nested in a body that holds the key, and would wait for itself. Nothing was
-    /// sent. Use `reentrant` for a nested call that should run inside the lock.
+    /// This call is nested in a body that already holds the key, and would wait for that body
+    /// forever. No request was sent. Use `reentrant` for a nested call that should run inside the
+    /// lock.
     #[error(
         "the lock `{}` is already held by this call path, taken at {held_at}; mark the function \
          `reentrant` to enter an exclusive lock, or use another key",
@@ -119,7 +120,7 @@ pub enum LockError {
     WouldDeadlock {
         /// The key without its namespace.
         key: String,
-        /// `file:line` of the annotated function, or of the `pool.lock(…)`, that holds it.
+        /// `file:line` of the annotated function, or of the `pool.lock(…)`, that holds the key.
         held_at: String,
     },
 
@@ -137,8 +138,8 @@ pub enum LockError {
         retry_after: Option<Duration>,
     },
 
-    /// The kept result of the key belongs to another request: the call's `fingerprint` differs.
-    /// Nothing was locked and the body did not run.
+    /// The kept result of the key belongs to another request, because the call's `fingerprint`
+    /// differs. The call got no lock and the body did not run.
     #[error(
         "the kept result of `{}` belongs to another request: the `fingerprint` differs; use a new \
          key for a new request",
@@ -170,7 +171,7 @@ pub enum LockError {
     },
 }
 
-/// Writes the same text as `Display`, because Rust prints this text for an error that `main`
+/// Writes the same text as `Display`, because Rust prints the `Debug` text of an error that `main`
 /// returns.
 impl fmt::Debug for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,9 +180,8 @@ impl fmt::Debug for LockError {
 }
 
 impl LockError {
-    /// Returns true if another call has the lock, or queues for it first:
-    /// [`Contended`](Self::Contended), [`TimedOut`](Self::TimedOut) or
-    /// [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
+    /// Returns true if other calls hold the lock or queue for it: [`Contended`](Self::Contended),
+    /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -205,9 +205,9 @@ impl LockError {
         matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
     }
 
-    /// Returns true if the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to
-    /// some point, so do not repeat it blindly. An HTTP service answers 500, which no proxy retries
-    /// automatically.
+    /// Returns true if the call held the lock and lost it: [`Lost`](Self::Lost). The body *did*
+    /// run, at least in part, so do not repeat it blindly. An HTTP service answers 500, which no
+    /// proxy retries automatically.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -229,26 +229,27 @@ impl LockError {
         matches!(self, Self::Mismatch { .. })
     }
 
-    /// Returns the time to wait before another try makes sense. Returns none if that time is
-    /// unknown, and for errors other than [contention](Self::is_contention).
+    /// Returns the time to wait before the next try. Returns none if that time is unknown, and for
+    /// errors other than [contention](Self::is_contention).
     ///
-    /// The time is an estimate: the mean of the times for which earlier calls held their locks.
+    /// The time is an estimate, based on the mean time for which earlier calls held their locks.
     ///
     /// - Each call site has a separate mean. A call site is an annotated function, or a call of
-    ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, its call site
-    ///   counts, otherwise that of the refused call. The mean covers the locks that this pool has
-    ///   released. The last lock counts an eighth.
+    ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, the mean of
+    ///   its call site is used, otherwise that of the refused call. The mean includes all locks
+    ///   that this pool has released. The last lock has a weight of one eighth.
     /// - The `cooldown` of the call site is added to the mean.
-    /// - The estimate is at most the rest of the holder's lease, and at least 10 ms.
+    /// - The estimate is at most the remaining time of the holder's lease, and at least 10 ms.
     /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its
-    ///   lease does not show when the lock ends. Without a watchdog it is the rest of the lease.
-    /// - While the key is left free for [other clients](crate::Fairness::make_way_after),
-    ///   the time is exactly the rest of that pause.
-    /// - [`Fairness::retry_hint`](crate::Fairness::retry_hint) replaces the estimate and the rest
-    ///   of a pause.
+    ///   lease does not predict its release. Without a watchdog, it is the remaining time of the
+    ///   lease.
+    /// - While the key is left free for [other clients](crate::Fairness::make_way_after), the time
+    ///   is exactly the remaining time of that pause.
+    /// - [`Fairness::retry_hint`](crate::Fairness::retry_hint) replaces the estimate and the
+    ///   remaining time of a pause.
     ///
     /// All refused clients get the same time. Clients that retry automatically must each add a
-    /// random time (jitter), or they come back together. Leasehold adds none.
+    /// random time (jitter), or they retry at the same moment. Leasehold does not add jitter.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -268,13 +269,13 @@ impl LockError {
 }
 
 impl LockError {
-    /// Returns the process that held the lock when this call was refused, if the store had reported
-    /// that process. Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a
-    /// holder. This method sends nothing to the store.
+    /// Returns the process that held the lock when this call was refused, if that process is known.
+    /// Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a holder. This
+    /// method sends no request to the store.
     ///
-    /// Returns none if another client holds the lock, if several calls share the lock, or while one
-    /// process hands the lock over to the next. `Display` shows the holder, for logs.
-    /// [`public_message`](Self::public_message) does not.
+    /// Returns none if a client without leasehold holds the lock, or if several calls share it.
+    /// Also returns none while the lock passes from one process to the next. `Display` shows the
+    /// holder, for logs. [`public_message`](Self::public_message) does not.
     ///
     /// ```
     /// # use leasehold::{LockError, Owner};
@@ -292,7 +293,7 @@ impl LockError {
     }
 }
 
-/// Formats a span in whole milliseconds, such as `2s 500ms`.
+/// Formats a duration in whole milliseconds, such as `2s 500ms`.
 pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))
@@ -370,7 +371,7 @@ impl StoreError {
         }
     }
 
-    /// A short constant for logs and tests: `timeout`, `io`, `LOADING`, `READONLY`, `OOM`,
+    /// Returns a short constant for logs and tests: `timeout`, `io`, `LOADING`, `READONLY`, `OOM`,
     /// `NOAUTH`, `WRONGPASS`, `NOPERM`, …
     ///
     /// ```
@@ -394,7 +395,7 @@ impl std::error::Error for StoreError {}
 mod tests {
     use super::*;
 
-    /// Fails if a text that another program wrote ends a line of a log, or moves a cursor.
+    /// Fails if a text from another program can begin a new line in a log, or control a terminal.
     #[test]
     fn control_characters_in_an_error_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";

@@ -12,10 +12,34 @@ pub use crate::lock::nest::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 
-/// The last argument of each function of this module that has a trait of this module as a bound.
+use crate::lock::api::request::LockRequest;
+use crate::lock::call::guard::LockHandle;
+use crate::lock::nest::call_site::At;
+use crate::pool::LockPool;
+
+/// Returns the store of a pool, without its password, and the pool's namespace. Used by the
+/// command.
+pub fn place(pool: &LockPool) -> (&str, &str) {
+    (pool.store_name(), pool.namespace())
+}
+
+/// Names the holder of a requested lock after `site`. Used by the command.
+pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
+    request.at(At::Function(site))
+}
+
+/// True if the holder was notified that `force_release` has taken its lock away. Used by the
+/// command.
+pub fn is_taken_away(lock: &LockHandle) -> bool {
+    lock.locks().are_taken_away()
+}
+
+/// Passed as the last argument to each function of this module whose bound is a trait of this
+/// module.
 ///
 /// The type of this argument is a parameter of the trait. rustc does not know the type yet when it
-/// finds the bound unfulfilled. So it does not suggest the private trait for the user's signature.
+/// finds the bound unfulfilled. So rustc does not suggest adding the private trait to the user's
+/// signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -54,13 +78,14 @@ where
     Box::leak(Box::new(()))
 }
 
-/// Like [`key_value`], for a type parameter, so that rustc suggests the bound `Display` for it.
+/// Like [`key_value`], for a value whose type is a type parameter. The plain bound lets rustc
+/// suggest `Display` for this parameter.
 pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
-/// Mentions a whole value, which moves it into the block around the call. The expanded code assigns
-/// `()` to the returned reference.
+/// Mentions a whole argument, so that the expanded `async move` block captures the whole argument
+/// and not only one of its fields. The expanded code assigns `()` to the returned reference.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }

@@ -15,9 +15,9 @@ use std::fmt;
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
 /// ```
 ///
-/// This check is enough for work of one statement. A holder that reads first and writes later must
-/// store its fence with the read. Otherwise an earlier holder's late write could come between the
-/// read and the write.
+/// This check is enough for work that consists of one statement. A holder that reads first and
+/// writes later must store its fence with the read. Otherwise an earlier holder's late write could
+/// come between the read and the write.
 ///
 /// ```sql
 /// UPDATE items SET fence = $1 WHERE sku = $2 AND fence <= $1 RETURNING stock
@@ -25,8 +25,8 @@ use std::fmt;
 /// ```
 ///
 /// The number is `max(last + 1, the store's clock in microseconds)`, so it keeps growing when a
-/// store restarts with nothing on disk. It fits a signed 64-bit column. On Redis it repeats at
-/// 2^53, which the clock reaches in the year 2255.
+/// store restarts with nothing on disk. It fits a signed 64-bit column. On Redis the limit is 2^53,
+/// which the clock reaches in the year 2255.
 ///
 /// If a store loses a lock with its data, it gives the next holder of the key a greater number. A
 /// process that does not know of the loss yet may still hand the lost lock over to its own calls.
@@ -39,7 +39,7 @@ use std::fmt;
 /// ```
 /// use leasehold::Fence;
 ///
-/// // Both from the resource; a guard gives its own by `guard.fence()`.
+/// // `stored` is in the resource, and `late` comes with a write. A guard returns `guard.fence()`.
 /// let (stored, late) = (Fence::from(7), Fence::from(5));
 /// assert!(late < stored); // refuse the late writer
 /// ```

@@ -1,4 +1,4 @@
-//! The pages for users, as the repository has them under `docs/`.
+//! The user pages, from the folder `docs/` of the repository.
 //!
 //! # In the repository
 //!
@@ -56,7 +56,7 @@ pages! {
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
-    // This page's code needs the frameworks, so the package of the tests compiles it.
+    // The code on this page needs the web frameworks, so the package of the tests compiles it.
     #[cfg(not(doctest))]
     frameworks: "frameworks.md",
     recipes: "recipes.md",

@@ -67,8 +67,9 @@ impl Key {
         }
     }
 
-    /// Creates a key from an expression, whose text is not changed. The text does not depend on
-    /// `arguments`, so a placeholder for one of them is a mistake: nothing would fill it.
+    /// Creates a key from an expression, whose text is not changed. `arguments` are the function's
+    /// arguments if the expression uses none of them. A placeholder for one of them is then a
+    /// mistake, because nothing would fill it.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -132,7 +133,7 @@ impl Key {
     }
 }
 
-/// Returns the content of the first `<…>` in a text that begins with one of these names.
+/// Returns the content of the first `<…>` in `text` whose first name is one of `names`.
 fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     if names.is_empty() || !text.contains('<') {
         return None;
@@ -293,7 +294,7 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a template in a constant is one lock for all calls.
+    /// Fails if a template in a constant is accepted: it would be one lock for all calls.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();
@@ -341,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Fails if the word can be put together of literal text and values.
+    /// Fails if literal text and a value can together form the reserved word.
     #[test]
     fn the_reserved_word_is_checked_in_the_final_key() {
         let mut key = Key::new();
@@ -373,7 +374,7 @@ mod tests {
         assert!(key.finish().is_err());
     }
 
-    /// Strings chosen to collide if anything can.
+    /// Strings whose keys would collide if the encoding were ambiguous.
     fn tricky() -> impl Strategy<Value = String> {
         prop_oneof!["[%:{}a3A5 \\n]{1,6}", "\\PC{1,8}", any::<String>()]
     }
@@ -393,8 +394,8 @@ mod tests {
             }
         }
 
-        /// One text, cut at different separators, gives different keys. Random pairs hardly ever
-        /// collide.
+        /// The same parts, joined at different separators, give different keys. The test above
+        /// hardly ever generates such pairs.
         #[test]
         fn values_cut_at_different_separators_differ(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),

@@ -32,8 +32,9 @@ pub struct Owner {
     pub host: String,
     /// The process id on that machine.
     pub pid: u32,
-    /// The path of the annotated function, such as `shop::create_order`. Empty for a lock taken
-    /// without the attribute. The store keeps about a hundred bytes of it.
+    /// The path of the annotated function, such as `shop::create_order` or, for a method,
+    /// `shop::Orders::create`. For `leasehold run`, the start of the command line. Empty for a lock
+    /// taken without either. The store keeps about a hundred bytes of it.
     pub function: String,
 }
 

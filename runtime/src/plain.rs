@@ -1,8 +1,8 @@
-//! Text that other programs wrote, for logs and terminals.
+//! Escapes text of other programs, for logs and terminals.
 
 use std::fmt::{self, Write as _};
 
-/// Displays a text of a key, an owner or a server. It escapes characters that control a terminal or
+/// Displays the text of a key, an owner or a server. Escapes characters that control a terminal or
 /// a log, as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
 /// direction of text (Unicode Standard Annex #9, section 2).
 pub(crate) struct Plain<'a>(pub(crate) &'a str);

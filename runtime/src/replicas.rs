@@ -17,9 +17,10 @@ use crate::error::LockError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// Every replica: as many as the Sentinels know, or as the pool has seen connected to its
-    /// server at the same time, and at least one. A permanently removed replica counts until the
-    /// Sentinels forget it (`SENTINEL RESET`) and the pool is connected again.
+    /// Every replica, and at least one. The number is the largest that a Sentinel has reported, or
+    /// that the pool has seen connected to its server at the same time. A permanently removed
+    /// replica counts until the Sentinels forget it (`SENTINEL RESET`) and the pool is connected
+    /// again.
     ///
     /// In a cluster, and with the URL of one server, there are no Sentinels to ask. So a pool that
     /// connects while a replica is away needs only the replicas connected at that time.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Installs what is missing, with whichever package manager there is. Sourced, not run.
+# Installs missing packages with the package manager of this system. Sourced, not run.
 
-# as_root COMMAND...: with sudo only when not root.
+# as_root COMMAND...: runs the command as root, with sudo if necessary.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -40,8 +40,9 @@ install_with() {
     esac
 }
 
-# need WHAT CHECK APT DNF APK BREW: runs CHECK; if it fails, installs the package with the name that
-# this system has for it (several are parted by spaces, alternatives by `|`), and checks again.
+# need WHAT CHECK APT DNF APK BREW: runs CHECK. If it fails, installs the package that has this name
+# in the system's package manager, and checks again. Several packages are separated by spaces,
+# alternatives by `|`.
 need() {
     local what=$1 check=$2 manager packages alternative
     if (eval "$check") >/dev/null 2>&1; then

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Installs clients of benches/peers. Sourced, not run.
 
-# install_peers FOLDER NAME...: installs into FOLDER the named clients that are missing, and all of
-# them if a source has changed: some have theirs in common. A client that cannot be installed leaves
-# the reason in its folder, and the harness that needs it says so.
+# install_peers FOLDER NAME...: installs the missing clients among NAME into FOLDER. If a source has
+# changed, installs all of them, because some clients share sources. If a client cannot be
+# installed, its folder contains the reason, and the harness that needs the client reports it.
 install_peers() {
     local peers=$1 name out
     shift

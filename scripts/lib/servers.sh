@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# The servers and clients of the tests. Sourced after packages.sh and zookeeper.sh, not run.
+# Installs the servers and clients of the tests. Sourced after packages.sh and zookeeper.sh,
+# not run.
 
-# need_servers TARGET: installs what is missing.
+# need_servers TARGET: installs the missing servers and clients.
 need_servers() {
     need 'a C compiler' 'cc --version' gcc gcc 'gcc musl-dev' gcc
     need redis-server 'redis-server --version && redis-cli --version' \
@@ -18,7 +19,7 @@ need_servers() {
     install_zookeeper "$1"
 }
 
-# install_redis_py TARGET: redis-py, in a virtual environment under TARGET.
+# install_redis_py TARGET: installs redis-py in a virtual environment under TARGET.
 install_redis_py() {
     local venv=$1/test-venv
     if ! "$venv/bin/python" -c 'import redis.lock' 2>/dev/null; then

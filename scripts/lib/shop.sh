@@ -1,14 +1,15 @@
 # shellcheck shell=bash
-# A Redis or a PostgreSQL, and two order services, on free loopback ports. Sourced, not run. When the script ends it
-# stops everything that it started, by its process id. `target` is the folder that Cargo builds in.
+# Starts a Redis or a PostgreSQL, and two order services, on free loopback ports. Sourced, not run.
+# At its end, the script stops all processes that it started, by their process ids. `target` is the
+# folder in which Cargo builds.
 
 shop_pids=()
 shop_dir=
 # shellcheck disable=SC2034 # the scripts that source this use them
 store_url='' database='' service_1='' service_2=''
 
-# shop_start redis|postgres ORDER_SERVICE_ARGUMENT...: sets store_url, database, service_1 and
-# service_2. On PostgreSQL the data are beside the locks.
+# shop_start redis|postgres ORDER_SERVICE_ARGUMENT...: starts the server and both services. Sets
+# store_url, database, service_1 and service_2. PostgreSQL stores the data beside the locks.
 shop_start() {
     local store=$1 data
     shift
@@ -42,7 +43,7 @@ redis_start() {
             --dir "$shop_dir" >"$shop_dir/redis.log" 2>&1 &
         pid=$!
         while kill -0 "$pid" 2>/dev/null; do
-            # Another server may have taken the port; its answer must not count.
+            # Another server may have taken the port. Its answer must not count.
             if [[ $(redis-cli -p "$port" info server 2>/dev/null) == *"process_id:$pid"* ]]; then
                 shop_pids+=("$pid")
                 store_url=redis://127.0.0.1:$port/

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Steps with their times. Sourced, not run.
+# Runs the steps of a script, and prints their times. Sourced, not run.
 
 step_name=''
 
-# step NAME: ends the step before, and begins this one.
+# step NAME: ends the previous step, and begins this one.
 step() {
     step_done
     step_name=$1
@@ -22,15 +22,15 @@ step_done() {
 test_output=${CARGO_TARGET_DIR:-target}/test-output.txt
 tests_failed=0
 
-# run_tests ARGUMENT...: cargo test of all packages. One set of features for all steps, so that no
-# crate is built twice.
+# run_tests ARGUMENT...: runs cargo test for all packages. All steps use the same features, so that
+# no crate is built twice.
 run_tests() {
     mkdir -p "${test_output%/*}"
     cargo test --locked --workspace --all-features --no-fail-fast "$@" 2>&1 |
         tee -a "$test_output" || tests_failed=1
 }
 
-# run_programs ARGUMENT...: the same, with the time of each test.
+# run_programs ARGUMENT...: like run_tests, but with the time of each test.
 run_programs() {
     local host
     host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
@@ -45,7 +45,8 @@ sum_up() {
     step_done
     if [ $tests_failed != 0 ]; then
         printf '\nthe first failures:\n'
-        # Each with the first line of its message. A poisoned server failed in an earlier test.
+        # Each failure has the first line of its message. Failures of a poisoned server are left
+        # out, because an earlier test poisoned it.
         awk '/^thread .* panicked at / { at = $0; next }
              at != "" && !/poisoned$/ { printf "%s\n    %s\n", at, $0 }
              { at = "" }' "$test_output" | sed -n 1,60p

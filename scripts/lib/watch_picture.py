@@ -18,12 +18,12 @@ import time
 from xml.sax.saxutils import escape
 
 ROWS, COLUMNS = 6, 116
-# So long the picture goes on when both sales are over, in seconds.
+# Seconds for which the picture continues after both sales are over.
 REST = 0.7
-# A look every so many milliseconds, as the option of `watch`.
+# Milliseconds between two updates of `watch`.
 EVERY = 250
 SALES = {"kettles": 900, "tickets": 600}
-# What is drawn in the place of the machine's name.
+# Name that is drawn instead of the machine's name.
 HOST = "web-1"
 
 LINE, CHARACTER, MARGIN = 20, 8.43, 16
@@ -42,7 +42,7 @@ def start_redis(folder):
         while server.poll() is None:
             info = subprocess.run(["redis-cli", "-p", str(port), "info", "server"],
                                   capture_output=True, text=True, check=False)
-            # Another server may have taken the port; its answer must not count.
+            # Another server may have taken the port. Its answer must not count.
             if f"process_id:{server.pid}" in info.stdout:
                 return server, f"redis://127.0.0.1:{port}/"
             time.sleep(0.05)
@@ -77,7 +77,8 @@ def record(terminal, sales):
         if not select.select([terminal], [], [], 0.05)[0]:
             continue
         text += os.read(terminal, 65536).decode()
-        # A screen begins at home and ends where the rest is cleared.
+        # A screen begins with a move to the top left corner (`[H`), and ends with `[J`, which
+        # clears the rest of the terminal.
         while "\x1b[J" in text:
             drawn, text = text.split("\x1b[J", 1)
             drawn = drawn.rsplit("\x1b[H", 1)[-1]
@@ -112,7 +113,7 @@ def frames_of(screens, took):
 def draw(length, frames):
     width = round(COLUMNS * CHARACTER + 2 * MARGIN)
     height = (ROWS + 1) * LINE + 2 * MARGIN
-    # Without animations one screen is shown: the first that has all sales.
+    # A viewer without animations shows one screen: the first one with all sales.
     still = next((number for number, (_, _, lines) in enumerate(frames)
                   if all(any(f"stock:{name}" in line for line in lines) for name in SALES)), 0)
     style, groups = [], []

@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# ZooKeeper's server and a client that uses Curator, from the packages that both projects publish.
+# Installs ZooKeeper's server and a client that uses Curator, from the packages of both projects.
 # Sourced after packages.sh, not run.
 
-# has_jdk: whether there is a compiler for Java 17 or later.
+# has_jdk: true if there is a compiler for Java 17 or later.
 has_jdk() {
     local version
     version=$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p')
     [ "${version:-0}" -ge 17 ] && java -version
 }
 
-# install_zookeeper TARGET: puts the packages and the compiled client into TARGET/test-zookeeper,
-# unless they are there already, and names the folder in LEASEHOLD_TEST_ZOOKEEPER.
+# install_zookeeper TARGET: installs the packages and the compiled client in TARGET/test-zookeeper,
+# unless they are there already. Sets LEASEHOLD_TEST_ZOOKEEPER to this folder.
 install_zookeeper() {
     local folder
     need 'a JDK, 17 or later' has_jdk default-jdk-headless \

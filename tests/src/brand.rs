@@ -1,4 +1,4 @@
-//! Servers from other makers and of other versions than the system's `redis-server`.
+//! Servers of other makers and other versions than the system's `redis-server`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -67,7 +67,7 @@ impl Brand {
         let program = folder.join(&file);
         if !program.exists() {
             // The program is unpacked under a temporary name, so that no other process finds a
-            // half-installed one.
+            // half-installed program.
             let half = folder.with_extension(std::process::id().to_string());
             let mut pip = Command::new(python::interpreter(target));
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps"])

@@ -63,7 +63,8 @@ impl Authority {
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // Without a name in it, the certificate would look like that of its authority.
+        // The authority has no name. Without a name, this certificate would have the same subject
+        // as its issuer, like a self-signed certificate.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {
@@ -84,7 +85,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Writes a certificate of `authority` for `name`. Clients must have one, too.
+    /// Writes a certificate of `authority` for `name`. Clients must also have a certificate.
     ///
     /// # Panics
     ///

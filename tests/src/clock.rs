@@ -1,4 +1,4 @@
-//! One clock for all processes of a test. It is monotonic, and it runs on while a process is
+//! One clock for all processes of a test. It is monotonic, and keeps running while a process is
 //! stopped.
 
 use std::time::Duration;

@@ -13,7 +13,7 @@ impl Folder {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// Makes a folder on a disk. The usual place for temporary files may be in memory.
+    /// Makes a folder on a disk. The default directory for temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {
@@ -23,8 +23,8 @@ impl Folder {
         }
     }
 
-    /// Makes a folder in memory if the system has a place for that. It suits a server that writes
-    /// each request to disk, because some requests would take a second on a busy disk.
+    /// Makes a folder in memory if the system has `/dev/shm`. A server that writes each request to
+    /// disk should use it: on a busy disk, some requests would take a second.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() {

@@ -1,4 +1,4 @@
-//! A lock that is held until the test releases it.
+//! A lock held until the test releases it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn held(
 /// A lock with a watchdog, held until the test ends the body.
 #[derive(Debug)]
 pub struct Holder {
-    /// Sending to it lets the body end.
+    /// A value sent here ends the body.
     pub leave: oneshot::Sender<()>,
     /// The task that runs the annotated function.
     pub task: JoinHandle<Result<(), LockError>>,

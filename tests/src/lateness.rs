@@ -36,18 +36,19 @@ pub fn start() {
     seen();
 }
 
-/// The longest delay of the watching thread since `from`. The thread only sleeps, so each delay is
-/// the machine's. `from` must be a timestamp of `leasehold::__test::now` after [`start`].
+/// Returns the longest delay of the watching thread since `from`. The thread only sleeps, so the
+/// machine causes each delay. `from` must be a timestamp of `leasehold::__test::now` after
+/// [`start`].
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // The thread may be late right now, and has not recorded this delay yet.
+    // A current delay of the thread is not recorded yet.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
-/// The time that a busy machine may add to a bound. A test creates it at its start and reads it at
-/// its end.
+/// The delay of a busy machine, which a test adds to a time limit. The test creates this value at
+/// its start and reads it at its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
     from: u64,
@@ -66,9 +67,9 @@ impl Excuse {
         worst_since(self.from)
     }
 
-    /// Four times the longest delay since the start. A call is a chain of threads that wake each
-    /// other, including the server's, and each wake-up may be that late. Almost zero on an idle
-    /// machine.
+    /// Four times the longest delay since the start, and almost zero on an idle machine. A call is
+    /// a chain of threads that wake each other, including the server's. Each of these wake-ups may
+    /// be as late as the longest delay.
     pub fn so_far(self) -> Duration {
         self.longest() * 4
     }

@@ -15,9 +15,9 @@
 //! | [`brand`] | servers from other makers and of other versions |
 //! | [`tls`] | a server with TLS |
 //! | [`certificates`] | an authority, and certificates for both ends |
-//! | [`stores`] | each lock store in turn, for one test body |
-//! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
-//! | [`pipe`] | the same for any protocol, without knowledge of its messages |
+//! | [`stores`] | runs one test body on every lock store |
+//! | [`proxy`] | a network that delays or swallows replies, loses them, and cuts connections |
+//! | [`pipe`] | a network with faults for any protocol, without knowledge of its messages |
 //! | [`worker`] | a process that runs annotated functions, and that tests stop and kill |
 //! | [`earlier_version`] | a process of version 0.1.0, for tests with the present version |
 //! | [`transfer`] | money moved between accounts, for locks on two keys |
@@ -28,18 +28,17 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | the delay with which this machine wakes threads, for bounds on delays |
-//! | [`room`] | places on the processors for tests, or all places for one test |
+//! | [`room`] | limits the number of tests that run at the same time |
 //! | [`holder`] | a lock that is held until the test releases it |
 //! | [`scratch`] | an empty directory for a test |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | runs a test of the present program again, with a seeded bug |
-//! | [`postgres::mutants`] | the same with a bug in PostgreSQL's functions |
+//! | [`postgres::mutants`] | runs a test again, with a bug in PostgreSQL's functions |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
 /// Compiles the examples in the attribute's documentation here. As doctests of the macros' crate,
-/// they would need a second build of leasehold, because the compiler loads the dependencies of that
-/// crate's own tests.
+/// they would need a second build of leasehold, with the dependencies of that crate's own tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}

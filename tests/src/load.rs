@@ -15,7 +15,7 @@ use crate::recorder::{Recorder, Section, Violation};
 /// Nanoseconds per microsecond. The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// Running callers.
+/// The running callers of one load.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -104,7 +104,7 @@ impl Load {
     }
 }
 
-/// The records of a load.
+/// The records of an ended load.
 #[derive(Debug)]
 pub struct Ended(Arc<Shared>);
 
@@ -139,16 +139,16 @@ impl Ended {
         overlaps + crossed
     }
 
-    /// True if the machine alone explains that a body outlived its lease: the body's thread did not
-    /// run in time.
+    /// True if a delay of the machine explains that a body outlived its lease: the thread of the
+    /// body did not run in time.
     fn was_put_aside(&self, section: &Section) -> bool {
         section.end() < section.deadline + clock::micros(self.0.excuse.so_far())
     }
 }
 
 /// True if two different masters may have granted these two sections. The later body has the lesser
-/// fence, from a lease requested before the earlier body ended. One server never grants leases in
-/// this order. Two servers count their fences separately.
+/// fence, and its lease was requested before the earlier body ended. One server never grants leases
+/// in this order, but two servers count their fences separately.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

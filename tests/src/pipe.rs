@@ -1,7 +1,8 @@
-//! A network with faults that is independent of the protocol. Bytes pass, are held back, or vanish.
+//! A proxy that injects network faults independently of the protocol. Bytes pass, are held back, or
+//! vanish.
 //!
-//! It runs on a separate thread, so that it works even while all workers of the test's runtime are
-//! blocked.
+//! The proxy runs on a separate thread, so that it works even while all workers of the test's
+//! runtime are blocked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The way in which the pipe treats bytes after this mode is set.
+/// The treatment of bytes that arrive after this mode is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Bytes pass.
@@ -40,7 +41,7 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Grows with every cut. Connections with an older number end. `u64::MAX` ends the proxy.
+    /// Incremented by every cut. Connections with an older number end. `u64::MAX` ends the proxy.
     cuts: watch::Sender<u64>,
 }
 
@@ -94,7 +95,7 @@ impl Pipe {
         self.address
     }
 
-    /// Sets the way in which bytes are treated after this call.
+    /// Sets the treatment of bytes that arrive after this call.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
     }
@@ -109,7 +110,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.state.cuts.send_replace(u64::MAX);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }

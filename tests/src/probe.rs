@@ -32,10 +32,10 @@ enum Ask {
     GiveBack(String),
 }
 
-/// A probe of a `memory://` store. For it a key exists if a second pool on the same store cannot
-/// take it.
+/// A probe of a `memory://` store. It reports that a key exists if a second pool on the same store
+/// cannot take the key.
 ///
-/// It works on a separate thread, so that destructors on a runtime can use it.
+/// The pool runs on a separate thread, so that a destructor can use the probe inside a runtime.
 #[derive(Debug)]
 pub struct MemoryProbe {
     ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,
@@ -46,7 +46,7 @@ impl MemoryProbe {
     ///
     /// # Panics
     ///
-    /// Panics if the URL has no name, because a second pool would then get another store.
+    /// Panics if the URL has no name, because a second pool would then get a separate store.
     pub fn new(url: &str) -> Self {
         assert_ne!(url, "memory://", "it is private to its pool");
         let (ask, asked) = channel();

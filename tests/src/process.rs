@@ -1,4 +1,4 @@
-//! Child processes that do not outlive the test, however it ends.
+//! Child processes that end together with the test, even if the test is killed.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,18 +8,19 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Kills the process `$1` and removes the folder `$2` when standard input ends, which happens when
-/// the test process is gone, even by SIGKILL. The files of `libfaketime` are also removed.
-/// Otherwise it would fail in a later process with the same id.
+/// Waits for the end of standard input, which comes when the test process is gone, even by SIGKILL.
+/// Then kills the process `$1` and removes the folder `$2`. Also removes the files of
+/// `libfaketime`. With these files left, `libfaketime` would fail in a later process with the same
+/// id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
-/// Time limit for a process to stand still after SIGSTOP.
+/// Time limit for a process to stop after SIGSTOP.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process that is killed together with the test process. Dropping this value kills the
-/// child by its id. A shell watches the test process, and kills the child if the test process dies
-/// without dropping anything.
+/// A child process, killed together with the test process. Dropping this value kills the child by
+/// its id. A shell watches the test process, and kills the child if the test process dies without
+/// dropping anything.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -49,7 +50,7 @@ impl Leashed {
         self.child.id()
     }
 
-    /// The child, so that its pipes can be taken.
+    /// The child, for example to take its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -63,12 +64,11 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process (SIGSTOP), and waits until it stands still. On a busy machine its threads
-    /// may run on for some milliseconds after the signal.
+    /// Stops the process (SIGSTOP), and waits until it has stopped. On a busy machine its threads
+    /// may continue for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // The check includes an ended process, which also stands still but is never reported as
-        // stopped.
+        // An ended process also counts as stopped, although `waitid` never reports it as stopped.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let stopped = waitid(WaitId::Pid(self.pid()), options);
@@ -83,8 +83,8 @@ impl Leashed {
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        // The watching shell ends first. Otherwise it could kill another process that reuses the
-        // id.
+        // The watching shell ends first. Otherwise it could later kill another process that reuses
+        // the child's id.
         let _ = self.leash.kill();
         let _ = self.leash.wait();
         let _ = self.child.kill();

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The interpreter from `LEASEHOLD_TEST_PYTHON`. Without this variable, the interpreter of a
-/// virtual environment under `target`, created on first use.
+/// Returns the interpreter from `LEASEHOLD_TEST_PYTHON`. Without this variable, returns the
+/// interpreter of a virtual environment under `target`, which is created on first use.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Several independent servers, for `redlock://`.
+//! Several independent servers, for `redlock://`. A restarted node does not vote on a lock until it
+//! has run for longer than the lock's ttl.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -99,7 +100,7 @@ impl Quorum {
         url(self.servers.iter().map(Server::address), options)
     }
 
-    /// Starts a network in front of each node.
+    /// Starts a proxy in front of each node.
     pub fn proxies(&self) -> Vec<Proxy> {
         let servers = self.servers.iter();
         servers

@@ -1,7 +1,7 @@
 //! An oracle for tests in one process. Every body reports when it enters and leaves, and the oracle
 //! detects bodies that overlap.
 //!
-//! It does not use the lock store. All timestamps are from [`clock::now`], a clock that all
+//! The oracle does not use the lock store. All timestamps are from [`clock::now`], a clock that all
 //! processes share.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Section {
     pub entered: u64,
     /// End of the body; `None` if the body was killed.
     pub left: Option<u64>,
-    /// Latest end of the lease that the holder knew.
+    /// Latest end of the lease, as known to the holder.
     pub deadline: u64,
 }
 
@@ -40,7 +40,7 @@ pub enum Violation {
     Overlap(Section, Section),
     /// The fence of the later holder is not greater than that of the earlier one.
     FenceOrder(Section, Section),
-    /// A body ran on after its deadline.
+    /// A body continued after its deadline.
     Outlived(Section),
 }
 

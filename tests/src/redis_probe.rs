@@ -57,7 +57,7 @@ impl RedisProbe {
         }
     }
 
-    /// Adds this prefix to all keys, as the pool under test does; for example `lock:`.
+    /// Adds this prefix, for example `lock:`, to all keys, as the pool under test does.
     #[must_use]
     pub fn namespace(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.namespace);
@@ -93,7 +93,7 @@ impl RedisProbe {
     }
 
     /// The value that a holder wrote to `key`. `None` if there is no holder, even if the lock is
-    /// reserved for the next process in the queue.
+    /// reserved for the next process in the queue (a value that ends with `:claim`).
     ///
     /// # Panics
     ///
@@ -157,8 +157,8 @@ impl RedisProbe {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A poisoned mutex is accepted, because the test that failed while using the connection has
-        // reported the failure.
+        // A poisoned mutex is accepted. The test that failed while it used the connection has
+        // already reported the failure.
         self.connection
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

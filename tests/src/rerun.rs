@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Fails if `test` of this program does not fail with `bug`, because such a test would not detect
-/// the mistake that it is meant to detect.
+/// Fails if `test` of this program passes with `bug`. Such a test would not detect the mistake for
+/// which it was written.
 ///
 /// # Panics
 ///
@@ -13,7 +13,7 @@ pub fn fails_with(bug: &str, test: &str) {
     fails_in(&[("LEASEHOLD_SEEDED_BUG", bug)], test);
 }
 
-/// Like `fails_with`, for a bug that these environment variables select.
+/// Like `fails_with`, but the bug is selected by these environment variables.
 pub(crate) fn fails_in(bug: &[(&str, &str)], test: &str) {
     let program = env::current_exe().expect("this program has a path");
     let mut again = Command::new(program);

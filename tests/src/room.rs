@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// The places that a test occupies. Dropping this value frees them.
+/// The places that a test occupies. Dropping this value frees the places.
 #[derive(Debug)]
 #[must_use]
 pub struct Places(usize);
@@ -22,7 +22,7 @@ pub fn alone() -> Places {
     take(all())
 }
 
-/// Returns the number of places: three for each processor, because such a test also spends time
+/// Returns the number of places: three for each processor, because the tests also spend time
 /// waiting.
 fn all() -> usize {
     3 * available_parallelism().map_or(2, usize::from)

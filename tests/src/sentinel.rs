@@ -22,8 +22,8 @@ pub const MASTER: &str = "shop";
 /// Sentinel that a busy machine delays by two seconds does nothing for thirty seconds (`TILT`).
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Silence after which a master counts as down, in milliseconds. It is long enough that a busy
-/// machine causes no fail-over.
+/// Silence after which a master counts as down, in milliseconds. It is so long that a delay of a
+/// busy machine does not cause a fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// Configuration of the servers and the Sentinels.
@@ -207,7 +207,7 @@ impl Sentinel {
         }
     }
 
-    /// Returns one field of the Sentinel's answer about the master.
+    /// Returns one field of the Sentinel's information on the master.
     fn field(&self, name: &str) -> Option<String> {
         let probe = RedisProbe::connect(&self.url());
         let reply: Vec<String> = probe
@@ -392,8 +392,8 @@ impl Deployment {
         self.sentinels.iter().flatten()
     }
 
-    /// Waits until all other servers are replicas of the master and in sync, and the Sentinels know
-    /// it.
+    /// Waits until all other servers are replicas of the master and in sync, and the Sentinels list
+    /// all of them.
     ///
     /// # Panics
     ///
@@ -414,7 +414,7 @@ impl Deployment {
         });
     }
 
-    /// Number of replicas that are in sync, as the master reports it.
+    /// Number of replicas in sync, as the master reports it.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

@@ -17,11 +17,11 @@ use crate::redis_probe::RedisProbe;
 use crate::server_clock::{self, ServerClock};
 use crate::wait;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 /// The first port that tests use. It is below the range of client ports, so that no client takes
-/// the port of a server that restarts. A client that retries the port cannot connect to itself
-/// either.
+/// the port of a server that restarts. For the same reason, a client that retries the port cannot
+/// connect to itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -303,8 +303,9 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not returned before. So a server keeps its port while a
-/// test has stopped it. Different processes start the search at different ports.
+/// Finds a free port that this process has not returned before. This way, no other server of the
+/// process gets the port of a stopped server. Different processes start the search at different
+/// ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

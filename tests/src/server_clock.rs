@@ -1,7 +1,7 @@
 //! A clock for a server, which a test can set forward and back.
 //!
 //! `libfaketime` is loaded into the server, and adds an offset from a file to the system time. It
-//! does not change monotonic clocks, which the server's own timers use.
+//! does not change the monotonic clocks, which the server's timers use.
 
 use std::ffi::OsString;
 use std::process::{Command, Output};
@@ -39,8 +39,8 @@ impl ServerClock {
     ///
     /// Panics if the file cannot be written.
     pub fn set(&self, seconds: i64) {
-        // The file is written under another name and then renamed, because the server reads it each
-        // time it reads its clock.
+        // The file is written under another name and then renamed, so that the server never reads a
+        // half-written file.
         let next = self.folder.path().join("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
@@ -74,7 +74,7 @@ pub(crate) fn clean_up(process: u32) {
 }
 
 /// Returns the libraries to load into the server. libc's allocator replaces jemalloc, because
-/// jemalloc reads the time before `libfaketime` can answer.
+/// jemalloc reads the time before `libfaketime` is ready.
 fn libraries() -> String {
     static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
     FOUND.clone()
@@ -86,8 +86,8 @@ fn find_libraries() -> String {
             .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
             .output()
     };
-    // `faketime` fails if a killed process with the same id left files behind. So it is run again,
-    // with another id.
+    // `faketime` fails if a killed process with the same id left files behind. A repeated command
+    // gets another process id.
     let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
     let asked = (0..5).map(|_| ask()).find(is_found);
     let library = match asked.unwrap_or_else(ask) {

@@ -7,7 +7,7 @@ use crate::probe::Probe;
 use crate::process::Leashed;
 use crate::wait;
 
-/// Limit for a cluster to choose a leader.
+/// Time limit for a cluster to choose a leader.
 const ELECTION: Duration = Duration::from_secs(60);
 
 /// A running server, alone or in a cluster.
@@ -55,8 +55,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// True if this server considers itself the leader of its cluster. A leader that was replaced
-    /// while it was paused still does so for a moment.
+    /// True if this server considers itself the leader of its cluster. If a leader is paused and
+    /// replaced, it still considers itself the leader for a moment after it resumes.
     fn leads(&self) -> bool;
 
     /// The server's process.
@@ -76,14 +76,14 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
         self.running().resume();
     }
 
-    /// Kills the server (SIGKILL). Everything that the server has confirmed is in its files.
+    /// Kills the server (SIGKILL). Everything that the server has confirmed remains in its files.
     fn kill(&mut self);
 
     /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts the server again without waiting for its first answer, because members that were
-    /// killed together need each other.
+    /// Starts the server again without waiting for its first answer, because members killed
+    /// together need each other.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();

@@ -1,10 +1,11 @@
-//! Bugs in the SQL of the PostgreSQL store. Tests switch them on to show that they are detected.
+//! Bugs in the SQL of the PostgreSQL store. Tests switch the bugs on to show that other tests
+//! detect them.
 
 use std::env;
 
 use leasehold::postgres::SCHEMA;
 
-/// Environment variable with the name of the bug in the tables of this process.
+/// Environment variable with the name of the bug that this process puts into the schema.
 const VARIABLE: &str = "LEASEHOLD_SQL_MUTANT";
 
 /// A bug: its name, a text from the schema, and the replacement for this text.
@@ -73,7 +74,7 @@ const MUTANTS: &[Mutant] = &[
         "true",
     ),
     (
-        // The replacement also sleeps, so that calls run at the same time.
+        // The replacement also sleeps, so that calls overlap.
         "RowsAreLockedInAnyOrder",
         "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
         "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",
@@ -211,11 +212,12 @@ const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// The schema, with the bug of this process, if it has one.
+/// Returns the schema, with the bug of this process if one is selected.
 ///
 /// # Panics
 ///
-/// Panics if there is no such bug, or if its text does not occur exactly once in the schema.
+/// Panics if there is no such bug, or if the text that the bug replaces does not occur exactly once
+/// in the schema.
 pub(crate) fn schema() -> String {
     let Ok(wanted) = env::var(VARIABLE) else {
         return SCHEMA.to_owned();
@@ -226,7 +228,7 @@ pub(crate) fn schema() -> String {
     SCHEMA.replace(text, instead)
 }
 
-/// The variable that switches a bug on in another process.
+/// Returns the environment variable that switches a bug on in another process.
 ///
 /// # Panics
 ///

@@ -33,10 +33,12 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts of the stores that tests of this program use, so that no two tests share one.
+/// Names of the parts of the stores that this program's tests use, so that no two tests share a
+/// part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Records the part of a test. Fails if another test with the same name would share its locks.
+/// Records the part of a test. Fails if another test with the same name would share the part and
+/// its locks.
 fn has_its_own_part(store: &str, test: &str) {
     let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let parts = parts.get_or_insert_default();
@@ -212,9 +214,10 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Makes a test for each `async fn(&Store)` in the brackets and each store before them, in a module
-/// with the name of the store. Each test runs on a runtime with two workers:
-/// `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these calls.
+/// Makes a test for each `async fn(&Store)` in the list, on each store named before the colon. The
+/// tests of a store are in a module with the store's name. Each test runs on a runtime with two
+/// workers: `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these
+/// calls.
 #[macro_export]
 macro_rules! on_stores {
     ($($store:ident)+: $names:tt) => {

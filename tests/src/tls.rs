@@ -1,4 +1,4 @@
-//! A server with TLS.
+//! A Redis server with TLS.
 
 use crate::certificates::{Authority, Certificates};
 use crate::server::{Server, ServerOptions};

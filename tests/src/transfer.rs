@@ -1,8 +1,8 @@
 //! Money that moves between accounts. The sum at the end is right only if no other move changes
 //! either of the two accounts during a move.
 //!
-//! A move reads two balances, and later writes both with one command. So even a killed process has
-//! made its move completely or not at all.
+//! A move reads two balances, and later writes both with one command. A killed process has
+//! therefore made its move completely or not at all.
 
 use redis::cmd;
 

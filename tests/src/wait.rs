@@ -1,11 +1,12 @@
-//! Bounded waiting for events. A test never sleeps in the hope that something has happened by then.
+//! Bounded waiting for events. Tests wait for an event, instead of sleeping for a fixed time and
+//! assuming that the event has happened.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{LockPool, LockPoolBuilder};
+use leasehold::{LockError, LockPool, LockPoolBuilder};
 
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
@@ -99,5 +100,23 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
             Err(error) if Instant::now() > end => panic!("{error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
+    }
+}
+
+/// Repeats a call with a short ttl, for half a minute, until its lease lasts until its caller runs.
+/// On a busy machine, the lease may end before that, and its key may then stay locked for a moment.
+///
+/// # Errors
+///
+/// Returns each other error of the call, and the last error after half a minute.
+pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
+    let (end, mut lost) = (Instant::now() + Duration::from_secs(30), false);
+    loop {
+        match call().await {
+            Err(LockError::Lost { .. }) if Instant::now() < end => lost = true,
+            Err(LockError::Contended { .. }) if lost && Instant::now() < end => {}
+            ended => return ended,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

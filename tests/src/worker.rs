@@ -33,7 +33,7 @@ pub enum Scenario {
     /// Takes the lock once, and stays inside until a line arrives on standard input. Reports every
     /// poll.
     Hold,
-    /// Leads, and stays so until a line arrives on standard input.
+    /// Becomes leader, and stays leader until a line arrives on standard input.
     Lead,
     /// Takes the lock many times. Each time it reads the number in a file, sleeps, and writes the
     /// number plus one.
@@ -84,8 +84,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// Start of this poll of the whole task, read before the lock's gate. If a process is
-        /// stopped in the middle of a poll, it finishes that poll later, which no lock can prevent.
+        /// Time at which this poll of the whole task began, before the check of the deadline. A
+        /// process stopped in the middle of a poll finishes that poll later, which no lock can
+        /// prevent.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,
@@ -217,10 +218,10 @@ impl Worker {
         })
     }
 
-    /// Lets a holding body return.
+    /// Lets the body of a [`Hold`](Scenario::Hold) job return.
     pub fn leave(&mut self) {
         if let Some(input) = &mut self.input {
-            // The worker may have ended already.
+            // An error is ignored, because the worker may have ended already.
             let _ = input.write_all(b"leave\n");
         }
     }

@@ -1,6 +1,6 @@
-//! Checks the log's event for a blocking call on a runtime's own thread, and the spans of blocking
+//! Checks the log's event for a blocking call on a thread of a runtime, and the spans of blocking
 //! calls. The test is in a separate program, because it installs a subscriber, and because a
-//! process has this event once.
+//! process logs this event only once.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The fields of an event or of a span that matter here.
+/// The tested fields of an event or of a span.
 #[derive(Debug, Default)]
 struct Fields {
     code: String,
@@ -75,7 +75,7 @@ impl Subscriber for Book {
     fn exit(&self, _: &Id) {}
 }
 
-/// Returns the places of the blocked workers in the log.
+/// Returns the logged places in the code of blocking calls on runtime threads.
 fn blocked() -> Vec<String> {
     reports_delivered();
     let events = lock(&EVENTS);
@@ -98,8 +98,9 @@ fn locked(pool: &LockPool) -> Result<bool, LockError> {
     Ok(pool.is_held("k"))
 }
 
-/// Fails if a blocked worker is not logged, or is logged with another place or twice. Fails also if
-/// a thread that may block is logged, or if a blocking call has not the spans of an async call.
+/// Fails if a blocked worker is not logged, or is logged with another place or twice. Also fails if
+/// a thread that may block is logged, or if a blocking call does not have the spans of an async
+/// call.
 #[test]
 fn the_first_blocked_worker_is_logged_with_its_place() {
     tracing::subscriber::set_global_default(Book).expect("the only one");

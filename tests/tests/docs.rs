@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "docs/commands.rs"]
+mod commands;
 #[path = "docs/examples.rs"]
 mod examples;
 #[path = "docs/house.rs"]
@@ -31,6 +33,7 @@ fn pages() -> Vec<PathBuf> {
         "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "cli/README.md",
         "scripts/README.md",
         "tests/README.md",
         "tests/harness.md",
@@ -43,7 +46,7 @@ fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let site = docs.join("site");
     let listed = files(&docs, "md").into_iter();
-    // The site's table of contents is not a page.
+    // The pages of the site folder are the site's table of contents.
     pages.extend(listed.filter(|page| !page.starts_with(&site)));
     pages
 }
@@ -75,7 +78,7 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the targets of all links in a text, from inline links and from label definitions.
+/// Returns the targets of all links in a text, from inline links and from definitions of labels.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     inline_links(text).chain(definitions(text).map(|(_, link)| link))
 }
@@ -101,7 +104,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Returns the anchor of a heading, as links spell it.
+/// Returns the anchor of a heading, in the form that links use.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -149,7 +152,7 @@ fn links_between_pages_lead_somewhere() {
     assert!(40 < looked_at, "only {looked_at} links were found");
 }
 
-/// Fails if a page of `docs/` cannot be found from its index.
+/// Fails if the index of `docs/` does not list a page.
 #[test]
 fn the_index_names_all_pages() {
     let docs = root().join("docs");
@@ -175,9 +178,12 @@ fn the_site_has_all_pages() {
     let text = read(&contents);
     let listed = links(&text).map(|link| contents.with_file_name(link).canonicalize());
     let listed: Vec<_> = listed.map(|page| page.expect("a file")).collect();
+    // The page of a package is for the registry; the site has `docs/command.md` instead.
+    let package = root().join("cli/README.md").canonicalize().expect("a file");
     for page in pages() {
         let page = page.canonicalize().expect("it was found");
-        assert!(listed.contains(&page), "{}", page.display());
+        let expected = page != package;
+        assert!(!expected || listed.contains(&page), "{}", page.display());
     }
 }
 
@@ -256,7 +262,7 @@ fn the_metrics_are_the_same_everywhere() {
     let code = files.map(|file| read(&base.join(file)));
     let tests = |code: &'_ str| code.find("#[cfg(test)]").unwrap_or(code.len());
     let code = code.each_ref().map(|code| &code[..tests(code)]);
-    // An attribute contains the name of a feature, not a label.
+    // An attribute contains the name of a feature, which is not a label.
     let lines = code.iter().flat_map(|code| code.lines());
     let lines = lines.filter(|line| !line.trim_start().starts_with("#["));
     let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));

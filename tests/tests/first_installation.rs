@@ -1,5 +1,6 @@
-//! Checks the errors before a pool is installed, and at a second installation: each suggests a
-//! remedy. Runs in a separate program, because the installed pool belongs to the process.
+//! Checks the errors before a pool is installed, and at a second installation. Each error must
+//! suggest a remedy. The test is in a separate program, because the installed pool belongs to the
+//! process.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ fn mentions(error: &LockError, fragments: &[&str]) {
     assert!(!text.ends_with('.') && !text.contains('\n'), "{text:?}");
 }
 
-/// Fails if a body runs without a pool, or if a second pool replaces the first.
+/// Fails if a body runs without a pool, or if a second pool replaces the first pool.
 #[tokio::test]
 async fn calls_need_the_one_installed_pool() {
     let (started, excuse) = (Instant::now(), Excuse::begin());

@@ -25,7 +25,7 @@ async fn named(key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Takes the same lock as `installed`, without the attribute.
+/// Takes the same lock as `installed`, with the builder instead of the attribute.
 async fn by_hand(key: &str) -> Result<(), LockError> {
     let guard = leasehold::pool()?.lock(key).ttl(TTL).acquire().await?;
     guard.release().await

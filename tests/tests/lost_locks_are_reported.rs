@@ -1,5 +1,5 @@
-//! Checks that a release that finds the lock gone reports the loss. The tests are in a separate
-//! program, because they read all logs and metrics of the process.
+//! Checks that a release reports the loss if its lock is gone. The tests are in a separate program,
+//! because they read all logs and metrics of the process.
 
 use std::fmt::{Debug, Write as _};
 use std::future::{pending, ready};
@@ -242,8 +242,8 @@ async fn a_guard_reports_a_lost_lock_at_its_release() {
     scene.expect(&["deleted", "taken", "kept"]);
 }
 
-/// Fails if a release is not counted, or if a confirmed release counts as unconfirmed, or the
-/// reverse.
+/// Fails if a release is not counted. Also fails if a confirmed release counts as unconfirmed, or
+/// an unconfirmed release as confirmed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releases_are_counted() {
     let scene = Scene::new().await;
@@ -273,7 +273,7 @@ async fn a_function_with_a_lost_lock_keeps_its_result() {
     assert_eq!(scene.losses(), 5);
 }
 
-/// Fails if the losses of shared locks, permits and downgraded locks go unnoticed.
+/// Fails if the losses of shared locks, permits and downgraded locks are not detected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losses_of_shares_permits_and_downgrades_are_reported() {
     let scene = Scene::new().await;
@@ -330,7 +330,7 @@ async fn losses_of_dropped_guards_and_calls_are_reported() {
     scene.expect(&["guard", "call"]);
 }
 
-/// Fails if a loss is counted both when it is noticed and again at the release.
+/// Fails if a loss is counted when it is detected and again at the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_earlier_loss_is_counted_once() {
     let scene = Scene::new().await;
@@ -344,8 +344,8 @@ async fn an_earlier_loss_is_counted_once() {
     scene.expect(&["k", "late"]);
 }
 
-/// Fails if a release counts as a loss because its first try was executed but not answered. Also
-/// fails if any other release without a loss does.
+/// Fails if a release counts as a loss because its first request was executed without an answer.
+/// Also fails if another release without a loss counts as a loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_executed_release_is_not_a_loss() {
     let scene = Scene::new().await;
@@ -396,7 +396,7 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// Fails if a mistake of the program, which a client sees only as a status of 500, is not logged.
+/// Fails if a mistake of the program is not logged although the client gets only a status of 500.
 /// Also fails if a refused call is logged as a mistake.
 #[tokio::test]
 async fn a_program_error_hidden_from_the_client_is_logged() {

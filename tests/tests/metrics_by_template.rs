@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(50);
 type Labels = BTreeMap<String, String>;
 
 /// The values of all series. Under its own name a histogram has its count, and under the name with
-/// `_sum` its sum.
+/// `_sum` its sum. With `_registered` it has the number of its registrations.
 static SERIES: Mutex<BTreeMap<(String, Labels), f64>> = Mutex::new(BTreeMap::new());
 static DESCRIBED: Mutex<BTreeMap<String, Option<Unit>>> = Mutex::new(BTreeMap::new());
 
@@ -120,7 +120,10 @@ impl Recorder for Book {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Series::of(key))
+        let histogram = Series::of(key);
+        // Like a scrape of the usual exporters, which show a registered histogram without durations.
+        histogram.change("_registered", |times| times + 1.0);
+        Histogram::from_arc(histogram)
     }
 }
 
@@ -130,7 +133,8 @@ async fn pool(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Returns the values of the metric's series with this label, by the value of the label `by`.
+/// Returns the values of the metric's series that have this label. The result is indexed by the
+/// value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
     reports_delivered();
     let series = lock(&SERIES);
@@ -174,8 +178,8 @@ async fn waits(pool: &LockPool, id: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an outcome is counted under another name or label, twice or not at all. Also fails if a
-/// gauge does not follow the calls.
+/// Fails if an outcome is counted with another name or label, counted twice or not counted. Also
+/// fails if a gauge does not follow the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_are_counted_by_template() {
     let template = "asked:<id>";
@@ -217,6 +221,41 @@ async fn outcomes_are_counted_by_template() {
         Some(0.0),
         "known before the first loss"
     );
+}
+
+#[distributed_lock(key = "first:<id>", ttl = "30s", pool = pool)]
+async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
+    let _ = pool;
+    Ok(())
+}
+
+/// Fails if the first call with an outcome creates the series of this outcome, which then shows no
+/// increase.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_outcome_begins_at_zero() {
+    let pool = pool("memory://").await;
+    first(&pool, 1).await.expect("free");
+    assert_eq!(outcomes("first:<id>"), counts([("granted", 1.0)]));
+    let registered = "leasehold_acquire_seconds_registered";
+    let registered = by(registered, "outcome", ("lock", "first:<id>"));
+    for outcome in [
+        "contended",
+        "timed_out",
+        "queue_full",
+        "unavailable",
+        "other",
+    ] {
+        assert!(
+            registered.contains_key(outcome),
+            "{outcome}: {registered:?}"
+        );
+        let total = by(
+            "leasehold_acquisitions_total",
+            "outcome",
+            ("outcome", outcome),
+        );
+        assert!(total.contains_key(outcome), "{outcome}");
+    }
 }
 
 #[distributed_lock(key = "ends:<id>", ttl = "30s", pool = pool)]
@@ -295,7 +334,7 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a key, or a part of one, becomes a label. Also fails if a call with several keys is
+/// Fails if a key or a part of a key becomes a label. Also fails if a call with several keys is
 /// counted once for each key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_are_templates_and_never_keys() {
@@ -361,8 +400,8 @@ async fn losses_and_renewals_are_counted_by_template() {
     assert_eq!(lost, counts([("lost", 1.0)]));
 }
 
-/// Fails if the metric of the store's state does not follow the server, or if requests to the
-/// server are not timed.
+/// Fails if the metric of the store's state does not follow the server, or if there are no metrics
+/// of the duration of requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_state_of_the_store_is_reported() {
     let mut server = Server::start();
@@ -388,8 +427,7 @@ async fn the_state_of_the_store_is_reported() {
     wait::until_async("no pool reports it any more", LONG, || up() == Some(1.0)).await;
 }
 
-/// Fails if a duration is not in seconds, or measures something else than the wait or the held
-/// lock.
+/// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
 #[tokio::test(start_paused = true)]
 async fn durations_are_in_seconds() {
     LazyLock::force(&INSTALLED);
@@ -411,7 +449,7 @@ async fn durations_are_in_seconds() {
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
-/// Fails if a metric has no description, or not the unit in its name.
+/// Fails if a metric has no description, or has another unit than its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_is_described() {
     let pool = pool("memory://").await;
@@ -421,6 +459,7 @@ async fn every_metric_is_described() {
     let described = lock(&DESCRIBED);
     for (name, _) in lock(&SERIES).keys() {
         let name = name.trim_end_matches("_sum");
+        let name = name.trim_end_matches("_registered");
         let unit = described.get(name).unwrap_or_else(|| panic!("{name}"));
         assert_eq!(
             name.ends_with("_seconds"),

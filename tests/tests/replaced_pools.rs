@@ -26,7 +26,7 @@ fn runtime() -> Runtime {
     runtime.build().expect("a runtime starts")
 }
 
-/// Returns a pool whose engine has stopped, because the engine's runtime is gone.
+/// Returns a pool whose engine has stopped because its runtime was dropped.
 fn stopped() -> LockPool {
     let gone = runtime();
     let builder = LockPool::builder().url("memory://").on_current_runtime();
@@ -51,7 +51,7 @@ fn has_stopped(ended: &Result<(), LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// A place where pools can be installed, and a function that uses the installed pool.
+/// A place where pools can be installed, and a function that uses the pool installed there.
 struct Place {
     install: fn(&LockPool) -> Result<(), LockError>,
     call: fn(&Runtime) -> Result<(), LockError>,
@@ -68,8 +68,8 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Fails if no new pool can be installed after the engine has stopped, because the process would
-/// then need a restart. Also fails if a working pool is replaced.
+/// Fails if no new pool can be installed after the engine has stopped. The process would then need
+/// a restart. Also fails if a working pool is replaced.
 #[test]
 fn only_an_ended_pool_is_replaced() {
     let runtime = runtime();

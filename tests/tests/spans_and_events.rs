@@ -33,14 +33,14 @@ struct Recorded {
     parent: Option<&'static str>,
     fields: Fields,
     entered: u32,
-    /// Number of open handles.
+    /// Number of open handles of the span.
     handles: u32,
 }
 
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The hooks of a subscriber that panic, each with the number of its calls before the panic.
+/// The hooks of a subscriber that panic. Each hook has the number of its calls before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),
@@ -191,7 +191,8 @@ fn spans(template: &str) -> Vec<Recorded> {
     spans.values().filter(of).cloned().collect()
 }
 
-/// Returns the name and the outcome of each span with this template. Asserts that all are closed.
+/// Returns the name and the outcome of each span with this template. Asserts that all these spans
+/// are closed.
 #[track_caller]
 fn ended(template: &str) -> Vec<(&'static str, String)> {
     let spans = spans(template);
@@ -241,8 +242,8 @@ async fn create(pool: &LockPool, id: u32) -> Result<u64, LockError> {
     Ok(lock.fence().expect("memory:// numbers its locks").get())
 }
 
-/// Fails if a span's name, level, fields or parent differ from the documentation, or if it shows
-/// the key. Also fails if the body does not run inside the second span.
+/// Fails if a span's name, level, fields or parent differ from the documentation, or if a span
+/// shows the key. Also fails if the body does not run inside the second span.
 #[tokio::test]
 async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
     let pool = pool("memory://").await;
@@ -299,8 +300,8 @@ async fn keys_are_shown_if_requested() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
-/// Fails if a call without a lock has a second span, or no outcome. Also fails if a held span does
-/// not show how it ended.
+/// Fails if a call without a lock has a second span, or has no outcome. Also fails if the span of a
+/// held lock does not show the end of the lock.
 #[tokio::test]
 async fn the_spans_show_the_outcome_of_a_call() {
     let pool = pool("memory://").await;
@@ -338,8 +339,8 @@ async fn the_spans_show_the_outcome_of_a_call() {
     );
 }
 
-/// Fails if a panicking subscriber leaves a lock behind, leaves a call that cannot end, or ends the
-/// process.
+/// Fails if a panicking subscriber makes a call leave a lock behind or wait forever. Also fails if
+/// it ends the process.
 #[test]
 fn a_panicking_subscriber_leaves_no_lock_behind() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
@@ -348,7 +349,7 @@ fn a_panicking_subscriber_leaves_no_lock_behind() {
         for body_panics in [false, true] {
             let lock = pool.lock(name).label("panics anywhere").ttl(TTL).wait(LONG);
             PANICS.set(Some((name, before)));
-            // The body is polled on this thread, like the rest of the call.
+            // The body is polled on this thread, because the test runs the whole call on it.
             let call = lock.clone().run(async {
                 tokio::task::yield_now().await;
                 assert!(!body_panics, "as the test wants it, in the body");
@@ -368,8 +369,8 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a loss, or a change of the store, has no event. Also fails if the event lacks its code,
-/// or has another level.
+/// Fails if a loss or a change of the store's state has no event. Also fails if the event lacks its
+/// code, or has another level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incidents_are_events_with_a_stable_code() {
     let mut server = Server::start();
@@ -430,8 +431,8 @@ async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<
     pending().await
 }
 
-/// Fails if there is no `own-lock` event for a lost body that awaited a task waiting for the body's
-/// own lock. Also fails if another lost body has this event.
+/// Tests a lost body that awaited a task, while the task waited for the body's own lock. Fails if
+/// there is no `own-lock` event for it. Also fails if another lost body has this event.
 #[tokio::test]
 async fn a_body_waiting_for_its_own_lock_is_an_event() {
     LazyLock::force(&INSTALLED);
@@ -467,7 +468,7 @@ where
     Ok(value)
 }
 
-/// Fails if a result that is not kept has no event with its code, or has the event of another code.
+/// Fails if an unkept result has no event with its code, or has the event of another code.
 #[tokio::test]
 async fn unkept_results_are_events() {
     LazyLock::force(&INSTALLED);

@@ -1,7 +1,6 @@
-//! Tests of code of the user's program that the engine calls: a subscriber, a recorder, wakers.
-//! This code may block, panic, or use the pool itself. No lease and no time limit of a call may
-//! depend on it. The tests are in a separate program, because they install a subscriber and a
-//! recorder.
+//! Tests of user code that the engine calls: a subscriber, a recorder, and wakers. This code may
+//! block, panic, or use the pool itself. No lease and no time limit of a call may depend on it. The
+//! tests are in a separate program, because they install a subscriber and a recorder.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +24,7 @@ const LEASES: usize = 100;
 const TTL: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The way in which the subscriber and the recorder behave when they are called.
+/// The behaviour of the subscriber and the recorder when they are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Takes,
@@ -35,8 +34,7 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// Numbers of received log events, counts, gauges and durations. They are counted whatever the
-/// `Manner`.
+/// Numbers of received log events, counts, gauges and durations. They are counted for any `Manner`.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
 static GAUGES: AtomicU64 = AtomicU64::new(0);
@@ -142,8 +140,8 @@ impl Recorder for Program {
     }
 }
 
-/// Fails if the engine or a caller waits for a subscriber or recorder that blocks, or ends because
-/// one panics.
+/// Fails if the engine or a caller waits for a blocking subscriber or recorder, or ends because one
+/// of them panics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_or_panicking_log_costs_no_lease_or_budget() {
     let _alone = installed().await;
@@ -163,8 +161,8 @@ async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Fails if a subscriber that blocks in a span delays another call or a renewal. For this reason no
-/// span may begin or be entered under the engine's mutex.
+/// Fails if a subscriber that blocks in a span delays another call or a renewal. Such a delay would
+/// occur if a span began or was entered under the engine's mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
     let _alone = installed().await;
@@ -219,7 +217,7 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         || events < calls_of(&EVENTS) && counts < calls_of(&COUNTS) || manner == Manner::Blocks;
     wait::until_async("the program is notified", LIMIT, counted).await;
 
-    // The `wait` ends while the program's code still blocks, so this checks the engine's own time
+    // The `wait` ends while the user code still blocks, so the engine itself must check the time
     // limit.
     let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
     let refused = waits.wait(Duration::from_millis(200)).acquire();
@@ -253,8 +251,8 @@ impl Wake for Owner {
     fn wake(self: Arc<Self>) {}
 }
 
-/// A waker is dropped when the next waker replaces it. Fails if that happens under the engine's
-/// mutex, because the drop releases the lock, which needs this mutex.
+/// Fails if a waker is dropped under the engine's mutex when the next waker replaces it. The drop
+/// releases a lock, which needs this mutex.
 #[test]
 fn a_waker_may_release_the_awaited_lock() {
     let (done, is_done) = channel();
@@ -279,7 +277,7 @@ async fn released_by_a_waker(pool: &LockPool) {
     let first = waits.as_mut().poll(&mut Context::from_waker(&owner));
     assert!(first.is_pending(), "it is held");
     drop(owner);
-    // This poll replaces the waker, and so drops the guard.
+    // This poll replaces the waker, and therefore drops the guard.
     let second = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let granted = match second {
         Poll::Ready(granted) => granted,

@@ -1,5 +1,5 @@
-//! Checks which threads an answer wakes. The test is in a separate program, because it finds a
-//! thread by its name.
+//! Checks that an answer wakes only the caller's thread. The test is in a separate program, because
+//! it finds a thread by its name.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -53,6 +53,6 @@ fn an_answer_wakes_one_thread() {
         slept < looks + PAIRS / 10
     };
     // If the system delays the caller's runtime for long, the engine's thread reads the answers for
-    // a second.
+    // a second. So only one of five attempts must succeed.
     assert!((0..5).any(|_| few()), "about once for each answer");
 }

@@ -70,18 +70,18 @@ struct Watched {
     records: Vec<Record>,
     /// Leases lost before the end.
     lost: u64,
-    /// CPU time of the looks at the leases that began in the window. It does not count as a cost of
-    /// renewing.
+    /// CPU time spent on reading the leases, for readings that began in the window. It does not
+    /// count as a cost of renewing.
     looking_ns: u64,
 }
 
-/// Looks at every lease just often enough to see each renewal once. In a record, `asked` is the
-/// time at which the renewal was due, and `entered` the time at which it was sent.
+/// Reads every lease just often enough to see each renewal once. In a record, `asked` is the time
+/// at which the renewal was due, and `entered` the time at which it was sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
     let mut watched = Watched::default();
-    // The first look at the leases is in the warm-up.
+    // The leases are read for the first time in the warm-up.
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
@@ -103,8 +103,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// Returns the renewal that took place between two looks, if there was one. Two readings of the
-/// same stamp differ by some nanoseconds.
+/// Returns the renewal between two readings of the send time, if there was one. Without a renewal,
+/// the two readings can differ by some nanoseconds.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 /// More than any row needs, so that no waiter is refused.
 const MAX_WAITERS: usize = 100_000;
 
-/// A pool.
+/// A pool, and the settings of its locks.
 pub(crate) struct Leasehold {
     pool: LockPool,
     ttl: Duration,
@@ -19,7 +19,6 @@ pub(crate) struct Leasehold {
 }
 
 impl Leasehold {
-    /// Connects to all masters of the plan as a quorum, or to one of them.
     pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
         Ok(Self {
             pool: pool(who, plan).await?,
@@ -38,7 +37,8 @@ impl Leasehold {
     }
 }
 
-/// Connects to all masters of the plan as a quorum, or to one of them.
+/// Connects to the servers of the plan: several masters form a quorum, but `leasehold_single` uses
+/// only the first one.
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {

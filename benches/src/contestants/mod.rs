@@ -124,7 +124,7 @@ impl fmt::Display for Contestant {
 /// An error of a contestant or of the harness.
 pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// A lock service, as its users see it.
+/// A lock service, as its users call it.
 pub(crate) trait Locks: Send + Sync + 'static {
     /// Runs `body` inside the lock `key`. Returns when the release is confirmed.
     fn inside<B>(

@@ -14,7 +14,7 @@ const STALL: Duration = Duration::from_millis(80);
 /// this much.
 const SPIN: Duration = Duration::from_millis(8);
 
-/// Takes no lock and does nothing else.
+/// Takes no lock, and only runs the body.
 pub(crate) struct Nothing;
 
 impl Locks for Nothing {

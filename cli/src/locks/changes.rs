@@ -1,11 +1,11 @@
-//! Finds the locks that have changed between two looks.
+//! Finds the locks that have changed since they were last read.
 
 use std::collections::BTreeMap;
 
 use leasehold::{LockInfo, LockState, Owner};
 
-/// The locks at the last look. Keeps only the fields whose change is reported. The remaining lease
-/// is not one of them, because it changes all the time.
+/// The locks as they were last read. Keeps only the fields whose change is reported. The remaining
+/// lease is not one of them, because it changes all the time.
 #[derive(Debug, Default)]
 pub(super) struct Changes(BTreeMap<String, Known>);
 

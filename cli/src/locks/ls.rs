@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use leasehold::LockInfo;
 
 use super::table::Table;
-use super::{sort, to_json};
+use super::{screen, sort, text, to_json};
 use crate::args::Store;
 use crate::exit;
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ const PAGE: usize = 1_000;
 pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let mut printer = Printer::new(json);
+    let place = text::place(&pool);
     let mut locks = pool.locks(pattern);
     while let Some(lock) = locks.next().await {
         printer.add(lock?);
@@ -27,7 +28,7 @@ pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, F
         }
     }
     printer.print();
-    printer.end(pattern);
+    printer.end(pattern, &place);
     Ok(exit::SUCCESS)
 }
 
@@ -43,7 +44,7 @@ impl Printer {
         Self {
             json,
             page: Vec::new(),
-            table: Table::default(),
+            table: Table::new(screen::width()),
             printed: false,
         }
     }
@@ -64,19 +65,18 @@ impl Printer {
             page.iter().map(|lock| to_json(lock).to_string()).collect()
         } else if page.is_empty() {
             Vec::new()
-        } else if self.printed {
-            self.table.without_head(&page, now)
         } else {
-            self.table.with_head(&page, now)
+            self.table.lines(&page, !self.printed, now)
         };
         self.printed |= !page.is_empty();
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
     /// Reports that no lock matched, unless the output is JSON.
-    fn end(&self, pattern: &str) {
+    fn end(&self, pattern: &str, place: &str) {
         if !self.printed && !self.json {
-            output::note(&format_args!("no held lock matches `{pattern}`"));
+            let pattern = text::plain(pattern);
+            output::note(&format_args!("no held lock matches `{pattern}` {place}"));
         }
     }
 }

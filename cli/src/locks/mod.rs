@@ -23,6 +23,14 @@ fn to_json(lock: &LockInfo) -> Value {
     serde_json::to_value(lock).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
+/// Adds the namespace and the store to an answer about a lock that may be free.
+fn with_place(mut answer: Value, pool: &LockPool) -> Value {
+    let (store, namespace) = leasehold::__private::place(pool);
+    answer["namespace"] = namespace.into();
+    answer["store"] = store.into();
+    answer
+}
+
 /// Returns all locks that match now, each once, sorted by key.
 async fn all(pool: &LockPool, pattern: &str) -> Result<Vec<LockInfo>, Failure> {
     let (mut all, mut locks) = (Vec::new(), pool.locks(pattern));

@@ -3,23 +3,24 @@
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
-use leasehold::LockInfo;
+use leasehold::{LockInfo, LockPool};
 use serde_json::json;
 
-use super::{text, to_json};
+use super::{text, to_json, with_place};
 use crate::args::{Release, Store};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Takes a lock away from its holders, after a question. The exit code shows if it was held.
+/// Takes a lock away from its holders, after confirmation. The exit code shows if the lock was
+/// held.
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();
     if !options.yes {
         let lock = pool.inspect(key).await?;
         if !lock.is_taken() {
-            return Ok(free(key, json));
+            return Ok(free(&pool, key, json));
         }
         if !agrees(&lock) {
             return Err(Failure::new(
@@ -29,7 +30,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         }
     }
     let Some(was) = pool.force_release(key).await? else {
-        return Ok(free(key, json));
+        return Ok(free(&pool, key, json));
     };
     if json {
         output::line(&json!({ "key": key, "released": true, "was": to_json(&was) }));
@@ -40,12 +41,13 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
 }
 
 /// Reports that the lock is free.
-fn free(key: &str, json: bool) -> u8 {
+fn free(pool: &LockPool, key: &str, json: bool) -> u8 {
     if json {
-        output::line(&json!({ "key": key, "released": false, "was": null }));
+        let answer = json!({ "key": key, "released": false, "was": null });
+        output::line(&with_place(answer, pool));
     } else {
-        let key = text::plain(key);
-        output::note(&format_args!("leasehold: the lock `{key}` is free"));
+        let (key, place) = (text::plain(key), text::place(pool));
+        output::note(&format_args!("leasehold: the lock `{key}` is free {place}"));
     }
     exit::NO
 }

@@ -10,7 +10,12 @@ pub(super) fn is_there() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Draws these lines over the previous ones, as far as there is room.
+/// Returns the number of columns, if standard output is a terminal.
+pub(super) fn width() -> Option<usize> {
+    is_there().then(|| size().1)
+}
+
+/// Draws these lines over the previous ones, as far as they fit.
 pub(super) fn draw(lines: &[String]) -> io::Result<()> {
     let (rows, columns) = size();
     let mut text = "\x1b[H".to_owned();

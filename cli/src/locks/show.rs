@@ -2,80 +2,88 @@
 
 use std::time::SystemTime;
 
-use leasehold::{Fence, Holder, LockInfo};
+use leasehold::{Holder, LockInfo};
 
-use super::{text, to_json};
+use super::{screen, text, to_json, with_place};
 use crate::args::Store;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output;
+
+/// Number of characters of the column with the names of the properties.
+const NAMES: usize = 14;
 
 /// Prints everything the store knows about a lock, held or free.
 pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let lock = pool.inspect(key).await?;
     if json {
-        output::line(&to_json(&lock));
+        output::line(&with_place(to_json(&lock), &pool));
     } else {
-        output::line(&describe(&lock, SystemTime::now()).join("\n"));
+        let room = screen::width().unwrap_or(usize::MAX);
+        let room = room.saturating_sub(NAMES).max(1);
+        let lines = describe(&lock, &text::place(&pool), room, SystemTime::now());
+        output::line(&lines.join("\n"));
     }
     Ok(exit::SUCCESS)
 }
 
-/// Returns a line for each known property.
-pub(super) fn describe(lock: &LockInfo, now: SystemTime) -> Vec<String> {
-    let mut lines = vec![
-        line("key", &text::plain(&lock.key)),
-        line("state", &text::kind(lock)),
+/// Returns the lines for each known property. A value has at most `room` characters in a line.
+fn describe(lock: &LockInfo, place: &str, room: usize, now: SystemTime) -> Vec<String> {
+    let state = match text::kind(lock) {
+        kind if lock.is_taken() => kind,
+        free => format!("{free} {place}"),
+    };
+    let mut properties = vec![
+        ("key", text::shortened(&text::plain(&lock.key), room)),
+        ("state", state),
     ];
     for holder in &lock.holders {
-        lines.extend(holder_lines(holder, now));
+        properties.extend(of_holder(holder, now));
     }
     if let Some(kept) = text::until(lock.kept_until, now) {
-        lines.push(line("kept for", &text::span(kept)));
+        properties.push(("kept for", text::span(kept)));
     }
     for waiter in &lock.waiting {
-        let name = text::owner(waiter.owner.as_ref());
-        lines.push(line("waiting", &with_since(name, waiter.since, now)));
+        properties.push(("waiting", text::owner(waiter.owner.as_ref())));
+        properties.extend(since(waiter.since, now));
     }
     if let Some(fence) = lock.fence {
-        lines.push(line("fence", &fence.get().to_string()));
+        properties.push(("fence", fence.get().to_string()));
     }
     if let Some(nodes) = lock.nodes {
-        lines.push(line("nodes", &format!("{nodes} answered")));
+        properties.push(("nodes", format!("{nodes} answered")));
     }
-    lines
+    let lines = properties.iter().flat_map(|(name, value)| {
+        let lines = text::wrapped(value, room).into_iter();
+        let names = std::iter::once(*name).chain(std::iter::repeat(""));
+        lines
+            .zip(names)
+            .map(|(line, name)| format!("{name:<NAMES$}{line}"))
+    });
+    lines.collect()
 }
 
-fn holder_lines(holder: &Holder, now: SystemTime) -> Vec<String> {
-    let name = text::holder(holder);
-    let mut lines = vec![line("holder", &with_since(name, holder.since, now))];
-    let expires = holder
-        .expires_in
-        .map_or_else(|| "no known end".to_owned(), text::span);
-    lines.push(line("  expires in", &expires));
-    if let Some(fence) = holder.fence.map(Fence::get) {
-        lines.push(line("  fence", &fence.to_string()));
+fn of_holder(holder: &Holder, now: SystemTime) -> Vec<(&'static str, String)> {
+    let mut properties = vec![("holder", text::holder(holder))];
+    properties.extend(since(holder.since, now));
+    let expires = holder.expires_in;
+    let expires = expires.map_or_else(|| "no known end".to_owned(), text::span);
+    properties.push(("  expires in", expires));
+    if let Some(fence) = holder.fence {
+        properties.push(("  fence", fence.get().to_string()));
     }
     if let Some(nodes) = holder.nodes {
-        lines.push(line("  on nodes", &nodes.to_string()));
+        properties.push(("  on nodes", nodes.to_string()));
     }
-    lines
+    properties
 }
 
-fn with_since(name: String, since: Option<SystemTime>, now: SystemTime) -> String {
-    match since {
-        Some(time) => format!(
-            "{name}, for {}, since {}",
-            text::or_dash(text::since(since, now)),
-            humantime::format_rfc3339_seconds(time)
-        ),
-        None => name,
-    }
-}
-
-fn line(name: &str, value: &str) -> String {
-    format!("{name:<14}{value}")
+/// Returns the property of a holder or a waiting process that began at `time`, if that is known.
+fn since(time: Option<SystemTime>, now: SystemTime) -> Option<(&'static str, String)> {
+    let span = text::since(time, now).map(text::span)?;
+    let time = humantime::format_rfc3339_seconds(time?);
+    Some(("  for", format!("{span}, since {time}")))
 }
 
 /// Describes a lock in one line, without the values that change all the time.

@@ -1,9 +1,9 @@
-//! Locks in words.
+//! Formats locks as text.
 
 use std::time::{Duration, SystemTime};
 
 pub(super) use leasehold::__private::plain;
-use leasehold::{Holder, LockInfo, LockState, Owner};
+use leasehold::{Holder, LockInfo, LockPool, LockState, Owner};
 
 const SECOND: f64 = 1.0;
 const MINUTE: f64 = 60.0;
@@ -76,9 +76,63 @@ pub(super) fn holder(holder: &Holder) -> String {
     }
 }
 
+/// Returns the namespace and the store that were asked, for a line about a lock without a holder.
+pub(super) fn place(pool: &LockPool) -> String {
+    let (store, namespace) = leasehold::__private::place(pool);
+    match namespace {
+        "" => format!("without a namespace on {}", plain(store)),
+        namespace => format!("in namespace `{}` on {}", plain(namespace), plain(store)),
+    }
+}
+
+/// Shortens a text in the middle to this many characters.
+pub(super) fn shortened(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room {
+        return text.to_owned();
+    }
+    let (start, end) = (room / 2, room.saturating_sub(room / 2 + 1));
+    let parts = text.chars().take(start).chain(['…']);
+    parts.chain(text.chars().skip(length - end)).collect()
+}
+
+/// Breaks a text into lines of at most this many characters, between words if possible.
+pub(super) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split_inclusive(' ') {
+        let length = |text: &str| text.trim_end().chars().count();
+        if !line.is_empty() && room < line.chars().count() + length(word) {
+            lines.push(std::mem::take(&mut line));
+        }
+        line.push_str(word);
+        while room < length(&line) {
+            let rest = line.chars().skip(room).collect();
+            lines.push(line.chars().take(room).collect());
+            line = rest;
+        }
+    }
+    lines.push(line);
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Fails if a part of a wrapped text is lost, or a line is too long.
+    #[test]
+    fn long_texts_are_shortened_or_wrapped() {
+        assert_eq!(shortened("order:42", 8), "order:42");
+        assert_eq!(shortened("order:1234567", 8), "orde…567");
+        assert_eq!(shortened("größe:7", 4), "gr…7");
+        assert_eq!(wrapped("shop::create on web-1 (pid 7)", 80).len(), 1);
+        let lines = wrapped("shop::create on web-1 (pid 7)", 12);
+        assert_eq!(lines, ["shop::create", "on web-1", "(pid 7)"]);
+        assert_eq!(wrapped("shop::create on", 5), ["shop:", ":crea", "te on"]);
+    }
 
     #[test]
     fn time_spans_are_readable() {

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::changes::Changes;
 use super::table::Table;
-use super::{all, screen, show, text, to_json};
+use super::{all, screen, show, text, to_json, with_place};
 use crate::args::{Store, Watch};
 use crate::exit;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) async fn watch(store: &Store, options: &Watch, json: bool) -> Result<
         options,
         json,
         drawn: !json && screen::is_there(),
-        table: Table::default(),
+        table: Table::new(None),
         changes: Changes::default(),
         trouble: None,
     };
@@ -75,13 +75,17 @@ impl Watcher<'_> {
         } else {
             "locks match"
         };
+        let width = screen::width();
         let title = format!(
-            "{} {many} `{pattern}`, {}; ctrl-c ends",
+            "{} {many} `{pattern}` {}, {}; ctrl-c ends",
             locks.len(),
+            text::place(&self.pool),
             humantime::format_rfc3339_seconds(now)
         );
-        let mut lines = vec![title, String::new()];
-        lines.extend(self.table.with_head(locks, now));
+        let mut lines = text::wrapped(&title, width.unwrap_or(usize::MAX));
+        lines.push(String::new());
+        self.table.fit(width);
+        lines.extend(self.table.lines(locks, true, now));
         screen::draw(&lines).is_ok()
     }
 
@@ -94,9 +98,11 @@ impl Watcher<'_> {
         let mut lines = Vec::new();
         for key in gone {
             lines.push(if self.json {
-                json!({ "time": time, "key": key, "lock": null }).to_string()
+                let gone = json!({ "time": time, "key": key, "lock": null });
+                with_place(gone, &self.pool).to_string()
             } else {
-                format!("{time}  {}  free", text::plain(&key))
+                let (key, place) = (text::plain(&key), text::place(&self.pool));
+                format!("{time}  {key}  free {place}")
             });
         }
         for lock in changed {
@@ -112,7 +118,8 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports once that the store cannot be reached, because the next look may succeed again.
+    /// Reports an error of the store, but repeats the same error only after a success. The next
+    /// read may succeed again.
     fn print_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

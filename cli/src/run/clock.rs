@@ -27,7 +27,7 @@ pub(super) fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Rings at a time that can be changed. If this time passes while the machine is suspended, the
+/// An alarm whose time can be changed. If this time passes while the machine is suspended, the
 /// alarm rings as soon as the machine wakes up.
 pub(super) struct Alarm {
     timer: AsyncFd<OwnedFd>,

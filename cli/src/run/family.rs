@@ -7,7 +7,7 @@ use std::{fs, io};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-/// Interval between two looks at processes that must end.
+/// Interval between two attempts to kill the processes that must end.
 pub(super) const ROUND: Duration = Duration::from_millis(5);
 
 /// One process of this machine.

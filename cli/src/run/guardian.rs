@@ -28,12 +28,13 @@ use super::signals::Signals;
 use super::wire::{Channel, Notice, Order, message};
 use crate::exit;
 
-/// Interval between two looks at processes that the command has left behind.
+/// Interval between two checks for processes that the command has left behind.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
 pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
-    // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
+    // A separate process group. Ctrl-c at the terminal and a kill of the group of `leasehold run`
+    // do not reach it.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
     // Set before the command starts, because the command may end at once.
@@ -82,7 +83,7 @@ fn receive(socket: &UnixStream) -> io::Result<(Moment, OwnedFd)> {
 
 struct Guardian {
     channel: Channel,
-    /// True if `leasehold run` is at the other end.
+    /// True while `leasehold run` is at the other end of the channel.
     attended: bool,
     schedule: Schedule,
     /// Process id of the command. It is also the id of the command's process group.
@@ -90,9 +91,9 @@ struct Guardian {
     /// The session of the command when the command began.
     session: i32,
     ended: bool,
-    /// Reason for stopping the command, after `leasehold run` was notified of it.
+    /// Reason for stopping the command, set when `leasehold run` is notified of it.
     reported: Option<Reason>,
-    /// Number of processes left behind by the command, after `leasehold run` was notified of it.
+    /// Number of processes left behind by the command, set when `leasehold run` is notified of it.
     left: Option<usize>,
     refused: usize,
     killing: bool,

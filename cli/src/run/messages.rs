@@ -54,6 +54,10 @@ impl Messages {
                 "lost",
                 format!("the lease on `{key}` is lost; stopping the command before the lease ends"),
             ),
+            Reason::TakenAway => (
+                "taken_away",
+                format!("the lock `{key}` was taken away by an operator; stopping the command"),
+            ),
             Reason::MaxHold => {
                 let limit = humantime::format_duration(options.max_hold.unwrap_or_default());
                 (

@@ -8,6 +8,7 @@ mod family;
 mod guardian;
 mod launcher;
 mod messages;
+mod name;
 mod role;
 mod schedule;
 mod signals;
@@ -22,6 +23,7 @@ use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use leasehold::__private::named;
 use leasehold::{LockError, LockGuard, LockPool};
 use rustix::process::Signal;
 
@@ -33,7 +35,7 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. The processes of a command need a tenth of the ttl to end.
+/// The shortest ttl. A tenth of the ttl must be enough for the processes of a command to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
@@ -93,8 +95,7 @@ async fn take_and_run(
     messages: &Messages,
 ) -> Result<u8, Failure> {
     let asked = Instant::now();
-    let mut request = pool
-        .lock(&options.key)
+    let mut request = named(pool.lock(&options.key), name::site(options))
         .ttl(options.ttl)
         .wait(options.wait)
         .watchdog();
@@ -139,8 +140,9 @@ async fn inside(
     };
     let released = ManuallyDrop::into_inner(guard).release().await;
     let ended = ended?;
-    let lost = released.is_err() || ended.stopped == Some(Reason::Lost);
-    if lost && ended.stopped != Some(Reason::Lost) {
+    let reported = ended.stopped.is_some_and(Reason::is_loss);
+    let lost = released.is_err() || reported;
+    if lost && !reported {
         messages.gone(&options.key);
     }
     let code = match ended.code {

@@ -4,7 +4,7 @@
 //! leasehold run        has the lock and renews it; sends the guardian each new deadline
 //! └ warden             adopts and kills what a killed guardian leaves
 //!   └ guardian         adopts and kills what the command leaves; needs no lock store
-//!     └ launcher       becomes the command, in a process group of its own
+//!     └ launcher       becomes the command, in a separate process group
 //!       └ …            what the command starts
 //! ```
 //!
@@ -14,15 +14,16 @@
 //! - `leasehold run` stalls: the lease is not renewed, and the guardian stops the command before
 //!   the deadline.
 //! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the
-//!   rest, even if `leasehold run` was killed or stalls. `leasehold run` does the same.
+//!   processes that the command started, even if `leasehold run` was killed or stalls. `leasehold
+//!   run` does the same.
 //! - The guardian stalls: `leasehold run` kills all processes below it before the deadline.
 //! - `leasehold run` is killed while the guardian is suspended: the kernel wakes the warden,
 //!   which wakes the guardian (`SIGCONT`).
 //! - The warden is killed: nothing happens as long as `leasehold run` or the guardian lives.
 //!
-//! Nothing ends the rest in time if all three are killed, or if `leasehold run` and the guardian
-//! both stall. If all three are killed, the kernel kills the command itself, but not the processes
-//! started by it.
+//! There are two exceptions. If `leasehold run`, the warden and the guardian are all killed, the
+//! kernel kills the command itself, but not the processes started by it. If `leasehold run` and the
+//! guardian both stall, nothing ends the command in time.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -39,7 +40,7 @@ use super::messages::Messages;
 use super::start;
 use crate::exit;
 
-/// Names of the roles. No key and no subcommand begins like this.
+/// Names of the roles. No subcommand begins with `%`.
 pub(super) const WARDEN: &str = "%warden";
 pub(super) const GUARDIAN: &str = "%guardian";
 pub(super) const LAUNCHER: &str = "%launcher";
@@ -47,9 +48,9 @@ pub(super) const LAUNCHER: &str = "%launcher";
 /// Settings that a process passes to its child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// The process that passes these settings.
+    /// Id of the process that passes these settings.
     pub(super) parent: i32,
-    /// The `leasehold run` process.
+    /// Id of the `leasehold run` process.
     pub(super) run: i32,
     /// The ttl. For the launcher, the time after which the command must not start.
     pub(super) moment: Moment,

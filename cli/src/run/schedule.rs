@@ -1,5 +1,5 @@
-//! Times at which the command is asked to stop, and at which it is killed. Pure: no clock, no
-//! processes.
+//! Computes when the command is asked to stop, and when it is killed. Reads no clock and touches no
+//! process.
 //!
 //! ```text
 //! renewed                                  deadline - ttl/5   - ttl/10    - ttl/20  deadline
@@ -30,10 +30,19 @@ const ROUNDING: Duration = Duration::from_millis(1);
 pub(crate) enum Reason {
     /// The lease is lost, or was not renewed for so long that it may soon be lost.
     Lost,
+    /// An operator has taken the lock away (`leasehold release`). It is as good as lost.
+    TakenAway,
     /// `--max-hold` is over. The lease is still renewed.
     MaxHold,
     /// `leasehold run` has died. The lock stays at the store until its ttl ends.
     Orphaned,
+}
+
+impl Reason {
+    /// True if another process may soon have the lock.
+    pub(super) fn is_loss(self) -> bool {
+        matches!(self, Self::Lost | Self::TakenAway)
+    }
 }
 
 /// A step to end the command.
@@ -45,7 +54,7 @@ pub(super) enum Step {
     Kill,
 }
 
-/// Plan for the end of a command, as far as its lease determines it.
+/// The times at which a command must stop, computed from its lease.
 #[derive(Debug)]
 pub(super) struct Schedule {
     ttl: Duration,
@@ -107,7 +116,7 @@ impl Schedule {
     /// Records that the command must end. Returns true if it was not asked to stop before.
     pub(super) fn stop(&mut self, reason: Reason, now: Moment) -> bool {
         let grace = match reason {
-            Reason::Lost => TAKEN_AWAY.min(self.ttl / 10),
+            Reason::Lost | Reason::TakenAway => TAKEN_AWAY.min(self.ttl / 10),
             Reason::MaxHold | Reason::Orphaned => GRACE,
         };
         let (first, at) = self.stopped.unwrap_or((reason, Moment::MAX));
@@ -116,8 +125,8 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because it would
-    /// wake a suspended process. SIGKILL is due until the command is gone.
+    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because the step
+    /// would also wake a suspended process. SIGKILL is due until the command is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {

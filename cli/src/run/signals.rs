@@ -29,7 +29,7 @@ const ENDING: [Signal; 10] = [
     Signal::POWER,
 ];
 
-/// Signals of a terminal to a program that runs on it.
+/// Signals that suspend or continue a program, or report a new size of its terminal.
 const TERMINAL: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 
 /// Signals that stop a background process when it reads from the terminal or changes the terminal's

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
+use leasehold::__private::is_taken_away;
 use leasehold::LockHandle;
 use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -138,7 +139,7 @@ impl<'a> Supervisor<'a> {
                 },
                 signal = signals.next() => self.pass_on(signal),
                 _ = ticks.tick() => self.send_deadline(),
-                () = lock.lost(), if !stopped => self.stop(Reason::Lost),
+                () = lock.lost(), if !stopped => self.stop(loss(&lock)),
                 () = sleep_until(max_hold), if !stopped => self.stop(Reason::MaxHold),
                 rung = self.alarm.rings() => {
                     rung?;
@@ -218,6 +219,15 @@ impl<'a> Supervisor<'a> {
 fn deadline(lock: &LockHandle) -> Moment {
     let now = clock::now();
     now + lock.remaining()
+}
+
+/// Returns the reason for the loss of the lock.
+fn loss(lock: &LockHandle) -> Reason {
+    if is_taken_away(lock) {
+        Reason::TakenAway
+    } else {
+        Reason::Lost
+    }
 }
 
 /// Returns the command line of the warden, with the environment that the command will have.

@@ -1,4 +1,4 @@
-//! The terminal, if people use the command on one.
+//! The terminal on which the command may run.
 
 use std::io::{stdin, stdout};
 

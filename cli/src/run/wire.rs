@@ -93,7 +93,12 @@ impl Message for Notice {
     }
 }
 
-const REASONS: [Reason; 3] = [Reason::Lost, Reason::MaxHold, Reason::Orphaned];
+const REASONS: [Reason; 4] = [
+    Reason::Lost,
+    Reason::TakenAway,
+    Reason::MaxHold,
+    Reason::Orphaned,
+];
 
 fn number(reason: Reason) -> u64 {
     let at = REASONS.iter().position(|known| *known == reason);

@@ -5,7 +5,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 
 use crate::harness::{ended, leasehold};
 
-/// Fails if a usable server is not ready, or a warning is missing.
+/// Fails if a usable server is not reported as ready, or a warning is missing.
 #[test]
 fn a_usable_server_is_ready() {
     let server = Server::start();
@@ -25,7 +25,7 @@ fn a_usable_server_is_ready() {
     assert_eq!(findings[0]["severity"], "warning");
 }
 
-/// Fails if a replica is ready: it takes no lock.
+/// Fails if a replica is reported as ready, although it accepts no locks.
 #[test]
 fn a_replica_is_not_accepted() {
     let primary = Server::start();

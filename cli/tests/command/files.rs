@@ -10,7 +10,7 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use crate::harness::{ended, leasehold};
 
-/// Returns the command, with a limit of open files.
+/// Returns the command `ls`, with a limit of open files.
 fn limited(url: &str, limit: u32) -> Command {
     let command = leasehold(url);
     let mut shell = Command::new("sh");

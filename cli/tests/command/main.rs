@@ -7,6 +7,7 @@
 
 mod check;
 mod files;
+mod generated;
 mod harness;
 mod locks;
 mod run;

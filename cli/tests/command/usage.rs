@@ -19,7 +19,10 @@ fn mistakes_are_reported() {
     for (arguments, text) in [
         (&["run"][..], "<KEY>"),
         (&["run", "job"], "-- <COMMAND>..."),
-        (&["run", "job", "echo", "ran"], "unexpected argument 'echo'"),
+        (
+            &["run", "job", "echo", "ran"],
+            "write `--` before the command: `leasehold run <KEY> -- echo …`",
+        ),
         (
             &["run", "job", "--ttl", "5 parsecs", "--", "echo"],
             "write a time such as `30s`",
@@ -79,7 +82,13 @@ fn the_help_shows_exit_codes_and_no_password() {
     }
     assert!(!help.out.contains("secret"));
     let help = ended(leasehold(url).args(["run", "--help"]));
-    for text in ["--without-url", "`LEASEHOLD_URL` and the password in it"] {
+    for text in [
+        "--without-url",
+        "`LEASEHOLD_URL` and the password in it",
+        "71   the system refuses",
+        "75   the lock is held elsewhere",
+        "127  the command was not found",
+    ] {
         assert!(help.out.contains(text), "{text}: {help:?}");
     }
     assert!(!help.out.contains("secret"));

@@ -90,7 +90,7 @@ async fn post_order(
 ///   409.
 /// - The result that `replay` keeps beside the lock then answers it, and every click within a day.
 ///   Another item under the same id is answered with 422.
-/// - The look into the table answers any later click.
+/// - The query of the table answers any later click.
 /// - The primary key of the table refuses a duplicate that gets past the other three.
 #[distributed_lock(
     key = "order:<request.id>", ttl = "10s", watchdog, wait = "2s",

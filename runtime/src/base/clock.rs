@@ -3,13 +3,13 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds on a monotonic clock. The clock counts suspend, but not the time
-/// for which a hypervisor pauses the machine.
+/// A point in time: nanoseconds on a monotonic clock. The clock includes the time for which the
+/// machine is suspended, but not the time for which a hypervisor pauses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 
 impl Instant {
-    /// Earlier than every reading of a clock.
+    /// A time before every reading of a clock.
     pub(crate) const ZERO: Self = Self(0);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -52,7 +52,7 @@ pub(crate) enum Clock {
     /// The machine's clock, `CLOCK_BOOTTIME` on Linux. It continues while the machine sleeps, like
     /// the server's clock. Reading it takes about 20 ns.
     System,
-    /// The clock of the caller's tokio runtime, so that tests can pause it.
+    /// The clock of the caller's tokio runtime, which tests can pause.
     Tokio(tokio::time::Instant),
 }
 
@@ -74,7 +74,7 @@ impl Clock {
 fn system_nanos() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's monotonic clock counts sleep; the BSDs have nothing better to offer.
+    // Apple's monotonic clock also includes suspended time. The BSDs have no clock that does.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -1,7 +1,7 @@
-//! Parsing of digits in foreign texts. Unlike the standard library's `from_str_radix`, it accepts
-//! no sign.
+//! Parsing of digits in texts from users and servers. Unlike the standard library's
+//! `from_str_radix`, these functions accept no sign.
 
-/// Parses a hexadecimal number.
+/// Parses a hexadecimal number. None if the text is not one, or if it does not fit.
 #[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
 pub(crate) fn hexadecimal(digits: &str) -> Option<u64> {
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

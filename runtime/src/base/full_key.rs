@@ -1,4 +1,4 @@
-//! Keys at the store, with their namespace, and maps by these keys.
+//! Keys as the store knows them, with their namespace, and maps with these keys.
 
 use std::collections::HashMap;
 #[cfg(any(feature = "redis", feature = "__test", test))]
@@ -10,34 +10,34 @@ use std::sync::Arc;
 
 use once_cell::sync::Lazy;
 
-/// The keyed hash of the standard library's maps. Callers choose the keys, and must not be able to
-/// make many of them collide.
+/// The keyed hash function of the standard library's maps. A program's users can influence the
+/// keys, and must not be able to choose many keys with the same hash.
 static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// A key on the server, namespace included, with its cached hash.
 ///
-/// The engine looks a lock's key up in a dozen maps between the call and its release. Hashing it
-/// each time took a sixth of the time of a call on `memory://`.
+/// Between a call and its release, the key is looked up in a dozen maps. Hashing the key each time
+/// took a sixth of the time of a call on `memory://`.
 #[derive(Clone)]
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
-    /// Position in `text` where the name that callers specify starts.
+    /// Position in `text` of the name, the part after the namespace.
     name_at: usize,
 }
 
-/// A map by full key.
+/// A map from full keys to values. Uses the cached hashes.
 pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Prehashed>>;
 
-/// A set of full keys.
+/// A set of full keys. Uses the cached hashes.
 #[cfg(any(feature = "redis", feature = "__test", test))]
 pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Prehashed>>;
 
-/// Keys up to this length are built on the stack.
+/// Keys up to this length, in bytes, are built on the stack.
 const SHORT: usize = 128;
 
 impl FullKey {
-    /// Builds the key on the server from the name that callers specify.
+    /// Builds the key from the pool's namespace and the name that callers specify.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         let colon = if namespace.is_empty() { "" } else { ":" };
         let parts = [namespace, colon, name];
@@ -61,13 +61,13 @@ impl FullKey {
         }
     }
 
-    /// A hash of the whole key. It is different in each process.
+    /// Returns a hash of the whole key. The same key has a different hash in each process.
     #[cfg(feature = "etcd")]
     pub(crate) fn hash_of_process(&self) -> u64 {
         self.hash
     }
 
-    /// The name that callers specify.
+    /// Returns the name that callers specify, without the namespace.
     pub(crate) fn name(&self) -> &str {
         // The name is the last part of a key from `new`, and the whole text of any other key.
         &self.text[self.name_at..]

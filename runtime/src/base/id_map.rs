@@ -1,14 +1,14 @@
-//! Maps by consecutive ids that this process assigns.
+//! Maps for consecutive ids that this process assigns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by id. Only this process chooses the ids, so the hasher need not guard against ids chosen
-/// to collide. That guard makes the standard hasher slow: it took a twelfth of the engine's time.
+/// A map by id. Only this process chooses the ids, so nobody can choose ids with the same hash. The
+/// standard hasher protects against that, and took a twelfth of the engine's time.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Spreads ids over a map, and keeps sixteen consecutive ids together. Locks requested at the same
-/// time have consecutive ids and are renewed at the same time. So the engine finds them with fewer
+/// Spreads ids over a map, but stores sixteen consecutive ids side by side. Locks requested at the
+/// same time have consecutive ids and are renewed at the same time, so their lookups cause fewer
 /// cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
@@ -17,14 +17,15 @@ pub(crate) struct Spread(u64);
 /// Programming, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Number of consecutive ids that stay together.
+/// Number of consecutive ids that are stored side by side.
 const BLOCK: u64 = 16;
 
 impl Hasher for Spread {
     fn write_u64(&mut self, number: u64) {
         let number = self.0 ^ number;
         let (block, offset) = (number >> BLOCK.trailing_zeros(), number % BLOCK);
-        // A map selects the bucket by the low bits, and compares the high bits before the ids.
+        // A map selects the bucket by the low bits of the hash, and compares the high bits before
+        // it compares ids. So both must differ between ids.
         self.0 = (block.wrapping_mul(GOLDEN) << BLOCK.trailing_zeros() | offset)
             ^ offset.rotate_right(BLOCK.trailing_zeros());
     }

@@ -10,7 +10,7 @@ const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
 /// Returns the text of an error. If a limit of open files caused the error, the text names the
-/// limit. The bare text would make people look at the server.
+/// limit. Without this hint, users would look for the problem at the server.
 pub fn io_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(limit) => format!("{limit}; {error}"),
@@ -18,7 +18,7 @@ pub fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text of an error that kept a thread or its runtime from starting.
+/// Returns the text of an error with which the start of a thread or its runtime failed.
 pub(crate) fn thread_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(_) => io_text(error),
@@ -26,7 +26,7 @@ pub(crate) fn thread_text(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text about the limit of open files that caused the error, if one did.
+/// Returns a text about the limit of open files, if such a limit caused the error.
 fn limit_of_files(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         EMFILE => Some(
@@ -55,7 +55,8 @@ mod tests {
         assert_eq!(io_text(&other), other.to_string());
     }
 
-    /// Fails if the limit of threads is named for one of files, or the other way round.
+    /// Fails if the text names the limit of threads instead of the limit of files, or the other way
+    /// round.
     #[test]
     fn a_failed_thread_start_names_the_limit() {
         /// Too many processes or threads (`EAGAIN`).

@@ -1,8 +1,10 @@
-//! Spreads retries: clients that failed at the same time must not retry at the same time.
+//! Random pauses between retries, so that clients that failed at the same time do not retry at the
+//! same time.
 
 use std::time::Duration;
 
-/// A small generator (xorshift64*). Not for values that must not be guessed.
+/// A small random number generator (xorshift64*). Its values can be guessed, so do not use it for
+/// secrets.
 #[derive(Debug)]
 pub(crate) struct Jitter(u64);
 

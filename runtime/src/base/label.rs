@@ -1,17 +1,18 @@
-//! Labels: the template of a call's keys, which names the call in metrics, spans and the log.
+//! Labels. A label is the template of a call's keys, which identifies the call in metrics, spans
+//! and the log.
 
 use std::fmt;
 
 use super::reporter::meters::template::{Handle, Meter, OTHER};
 
-/// The template of a call's keys, such as `order:<id>`. It contains no value of a key.
+/// The template of a call's keys, such as `order:<id>`. It contains no values inserted into keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Label {
     meter: Handle,
 }
 
 impl Label {
-    /// The label of all calls without a known template.
+    /// Returns the label of all calls without a known template.
     pub(crate) fn other() -> Self {
         Self::of(OTHER)
     }
@@ -25,7 +26,7 @@ impl Label {
         self.meter.template()
     }
 
-    /// The counters of the calls with this label.
+    /// Returns the counters of the calls with this label.
     pub(crate) fn meter(self) -> Handle {
         self.meter
     }

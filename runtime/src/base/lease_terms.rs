@@ -1,9 +1,9 @@
-//! The arithmetic of a lease. It calculates with spans and points in time, and reads no clock.
+//! The arithmetic of a lease. It computes times from other times, and reads no clock.
 //!
-//! A lease is counted from `sent`, the moment just before its request was handed to the transport.
+//! A lease is counted from `sent`, the time just before its request was passed to the transport.
 //! The server starts the key's ttl later, so the lease ends in this process before it ends on the
-//! server. `drift` allows for two errors: the server's clock may run 1 % faster than ours, and the
-//! server rounds its ttl to milliseconds.
+//! server. `drift` allows for two errors: the server's clock may run 1 % faster than this process's
+//! clock, and the server rounds the ttl to milliseconds.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between renewals. More frequent renewals would only load the store.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum time for which a result is kept.
+/// Maximum time for which `replay` keeps a result.
 const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Maximum time of one renewal or release before the engine retries it.
+/// Longest time, for any ttl, after which the engine retries an unanswered renewal or release.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Checks the time for which a lock must stay after its holder is done. `option` is the option's
-/// name.
+/// Checks the time for which a lock must stay taken after its body. `option` is the name of the
+/// option that sets this time.
 pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=MAX_TTL).contains(&stay) {
         return Ok(stay);
@@ -33,7 +33,7 @@ pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockE
     )))
 }
 
-/// Checks the time for which a result must be kept.
+/// Checks the time for which `replay` keeps a result.
 pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=MAX_REPLAY).contains(&replay) {
         return Ok(replay);
@@ -46,14 +46,14 @@ pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
 /// A ttl, and the times derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The ttl in nanoseconds, because each renewal divides it several times.
+    /// The ttl in nanoseconds. An integer, because each renewal divides it several times.
     nanos: u64,
 }
 
 const MILLI: u64 = 1_000_000;
 
 impl Terms {
-    /// Returns the terms of `ttl`, or an error that names the possible ttls.
+    /// Returns the terms of `ttl`, or an error that names the valid range.
     pub(crate) fn new(ttl: Duration) -> Result<Self, LockError> {
         if (MIN_TTL..=MAX_TTL).contains(&ttl) {
             let nanos = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
@@ -69,35 +69,37 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// The time by which a lease ends earlier in this process than on the server, in nanoseconds.
+    /// Returns by how many nanoseconds, at least, a lease ends earlier in this process than on the
+    /// server.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }
 
-    /// The time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is notified
-    /// and dropped.
+    /// Returns the time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is
+    /// notified and dropped.
     fn margin(self) -> Duration {
         let margin = (self.nanos / 20).max(50 * MILLI).min(self.nanos / 4);
         Duration::from_nanos(margin)
     }
 
-    /// The deadline of a lease confirmed by a request that was sent at `sent`. After the deadline,
-    /// the gate does not poll the body.
+    /// Returns the deadline of a lease whose last confirmed request was sent at `sent`. The body is
+    /// not polled after the deadline.
     pub(crate) fn hard(self, sent: Instant) -> Instant {
         sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
 
-    /// The time at which the engine gives up renewing and notifies the body.
+    /// Returns the time at which the engine stops renewing and notifies the body of the loss.
     pub(crate) fn soft(self, sent: Instant) -> Instant {
         self.hard(sent) - self.margin()
     }
 
-    /// The default time between renewals.
+    /// Returns the default time between renewals.
     pub(crate) fn interval(self) -> Duration {
         self.ttl() / 3
     }
 
-    /// Refuses a renewal interval that is too short, or ends too late.
+    /// Refuses a renewal interval that is too short, or so long that the first renewal comes too
+    /// late.
     pub(crate) fn check_interval(self, interval: Duration) -> Result<(), LockError> {
         let latest = self.soft(Instant::ZERO).since(Instant::ZERO);
         if MIN_INTERVAL <= interval && interval < latest {
@@ -110,12 +112,12 @@ impl Terms {
         )))
     }
 
-    /// Maximum time of one renewal or release before the engine retries it.
+    /// Returns the time after which the engine retries an unanswered renewal or release.
     pub(crate) fn attempt(self) -> Duration {
         (self.ttl() / 10).min(MAX_ATTEMPT)
     }
 
-    /// The mean time between retries after an error.
+    /// Returns the mean pause before a retry after an error.
     pub(crate) fn retry(self) -> Duration {
         self.ttl() / 20
     }
@@ -165,8 +167,9 @@ mod tests {
     }
 
     proptest! {
-        /// The lease ends in this process before it ends on the server, even if the server's clock
-        /// runs 1 % fast. The default renewal, its time-out and a retry all end before `soft`.
+        /// Fails if a lease ends on the server before it ends in this process, although the
+        /// server's clock is at most 1 % fast. Also fails if the default interval leaves no time
+        /// for a renewal and a retry before `soft`.
         #[test]
         fn the_lease_ends_here_before_it_ends_on_the_server(millis in 100_u64..=86_400_000) {
             let terms = terms(millis);

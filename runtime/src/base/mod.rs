@@ -1,4 +1,4 @@
-//! Helpers for all other modules. Of the public types they use only the errors.
+//! Helpers for all other modules. They use no public types except the errors.
 
 pub(crate) mod clock;
 pub(crate) mod codes;

@@ -1,4 +1,4 @@
-//! A list that nearly always has one element.
+//! A list optimized for one element.
 
 use std::iter::Chain;
 use std::ops::{Deref, DerefMut};
@@ -6,11 +6,12 @@ use std::option;
 use std::slice;
 use std::vec;
 
-/// A list that allocates nothing for one element. Nearly every call has one lock.
+/// A list that needs no heap memory for a single element. Most lists here have one element, because
+/// nearly every call has one lock.
 #[derive(Debug, Clone)]
 pub(crate) enum OneOrMany<T> {
     One(T),
-    /// No element, or any number of them.
+    /// No elements, or any number of them.
     Many(Vec<T>),
 }
 

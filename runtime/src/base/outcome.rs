@@ -1,4 +1,4 @@
-//! Outcomes of requesting and of holding locks, as metrics and spans name them.
+//! Outcomes of requesting and of holding locks, with their names in metrics and spans.
 
 use crate::error::LockError;
 
@@ -7,18 +7,18 @@ use crate::error::LockError;
 pub(crate) enum Outcome {
     /// The call got its locks.
     Granted,
-    /// The call got only locks that an enclosing call holds.
+    /// The call is nested, and an enclosing call already holds all its locks.
     Entered,
-    /// The call got a kept result, and no lock.
+    /// A kept result answered the call, so it got no lock.
     Replayed,
     Contended,
     TimedOut,
     QueueFull,
     Unavailable,
     ShuttingDown,
-    /// The kept result belongs to another request.
+    /// The kept result has another fingerprint.
     Mismatch,
-    /// The future of the call was dropped before the call had an answer.
+    /// The call's future was dropped before the store answered.
     Dropped,
     Other,
 }
@@ -68,12 +68,12 @@ impl Outcome {
     }
 }
 
-/// Reason why a call stops holding its locks.
+/// Reason for the end of a call's locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The locks were released.
     Released,
-    /// A lease ended before the release, or the store no longer had the lock.
+    /// A lease ended before the release, or the release found the lock gone.
     Lost,
     /// The future or the guard was dropped.
     Dropped,

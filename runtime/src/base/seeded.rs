@@ -1,7 +1,7 @@
-//! Seeded bugs: one macro, which is `false` outside of tests.
+//! The macro that checks whether a test has switched a seeded bug on.
 
-/// True if a test has switched the bug on, in the given core or, without a core, in the process.
-/// Outside of tests the macro is a constant `false`.
+/// True if a test has switched the bug on, either in the given core or, without a core, in the
+/// process. In all other builds, the macro is the constant `false`.
 macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]

@@ -1,5 +1,6 @@
-//! Synchronization types of the standard library. The models (`--cfg shuttle`, see
-//! [`engine`](crate::engine)) use those of `shuttle`, which tries the possible orders of threads.
+//! Synchronization types of the standard library. The models of the engine (`--cfg shuttle`, see
+//! [`engine`](crate::engine)) replace them by those of `shuttle`, which tries many schedules of the
+//! threads.
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};

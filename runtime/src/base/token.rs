@@ -1,4 +1,4 @@
-//! The random value by which the store identifies the holder of a lock.
+//! The random value that identifies the holder of a lock at the store.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub(crate) struct Token(u128);
 
 /// Random bits that distinguish a pool's tokens from those of every other process.
 ///
-/// Without these bits, processes would draw the same tokens after a `fork`, which copies a thread's
-/// generator. Each would treat the other's locks as its own. A pool does not survive a `fork`, so
-/// each pool asks the system for random bits only once.
+/// A `fork` copies the random number generator of a thread. Without these bits, both processes
+/// would then create the same tokens, and treat each other's locks as their own. A pool does not
+/// survive a `fork`, so it needs new random bits from the system only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
@@ -23,8 +23,8 @@ impl Nonce {
     #[cfg(feature = "__remote")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
-        // If reseeding fails, the generator stays as it is. It still differs between processes,
-        // unless one is a `fork` of the other.
+        // If reseeding fails, the generator keeps its state, which differs between processes unless
+        // one is a `fork` of the other.
         let _ = generator.reseed();
         Self(rand::Rng::next_u64(&mut generator).into())
     }
@@ -44,7 +44,8 @@ impl Token {
         Self(rand::random::<u128>() ^ nonce.0)
     }
 
-    /// In this build no processes share a store, so a number that this process uses once is enough.
+    /// Returns the next number. That is enough in this build, because processes do not share a
+    /// store.
     #[cfg(not(feature = "__remote"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,14 +54,14 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns one of the tokens that belong to `hash`, the one with the number `at`. Such tokens
-    /// need not be hard to guess.
+    /// Returns the token with the number `at` of those that belong to `hash`. These tokens need not
+    /// be hard to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))
     }
 
-    /// A token for tests.
+    /// Returns a token for tests.
     #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) const fn fixed(number: u128) -> Self {
         Self(number)
@@ -71,8 +72,8 @@ impl Token {
         self.0
     }
 
-    /// Half of the bits. They identify one lease of a holder, but are too few to do anything with
-    /// the lock.
+    /// Returns half of the bits. They identify a lease, but do not allow a client to release or
+    /// renew the lock.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
         self.0 as u64
@@ -80,9 +81,9 @@ impl Token {
 
     pub(crate) const DIGITS: usize = 32;
 
-    /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
+    /// Returns the token as [`DIGITS`](Self::DIGITS) hexadecimal digits.
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
-        // Every request needs the digits, and `{:032x}` takes ten times as long.
+        // Every request needs the digits, and formatting with `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
             let half = |half: u8| b"0123456789abcdef"[usize::from(half)];
@@ -91,7 +92,7 @@ impl Token {
         digits
     }
 
-    /// The digits as text.
+    /// Returns the digits as text.
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()
     }

@@ -22,14 +22,15 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::kept::Kept;
 
-/// One call's lock, from before it is taken until after it is released.
+/// One lock of one call, from before its acquire until after its release.
 ///
-/// The engine writes, one thread at a time, and each change returns the waker to use. The caller
-/// reads. The engine never waits for the caller: the caller's thread may have a low priority and be
-/// suspended inside a method of this type.
+/// The engine writes the state, from one thread at a time, and each change returns the waker to
+/// use. The caller reads the state; its only change is `close`. The engine never waits for the
+/// caller, whose thread may have a low priority and be suspended inside a method of this type.
 ///
-/// The deadline is read before each poll of the body. A reader may see an earlier deadline for a
-/// moment. That does no harm, because the store has confirmed every deadline that was ever written.
+/// The caller reads the deadline before each poll of the body. It may briefly read an outdated
+/// deadline. That does no harm, because the store has confirmed every deadline that was ever
+/// written.
 pub(crate) struct LeaseCell {
     key: FullKey,
     clock: Clock,
@@ -42,18 +43,19 @@ pub(crate) struct LeaseCell {
     phase: AtomicU8,
     /// Reason why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<Box<LockError>>,
-    /// The result kept for the lock. Set before the phase becomes [`Phase::Recalled`].
+    /// The kept result that answers the call. Set before the phase becomes [`Phase::Recalled`].
     kept: OnceLock<Arc<Kept>>,
     /// Token of a lock handed over inside the process. Set before the grant.
     inherited: OnceLock<Token>,
     fence: ShownFence,
     /// True if an exclusive lock has become a share.
     shared: AtomicBool,
+    /// True if `force_release` has taken the lock away.
+    taken_away: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
-    /// tries this mutex.
+    /// uses `try_lock` on this mutex, so it never waits for the caller.
     waker: Mutex<Option<Waker>>,
-    /// True if the task in `waker` has polled for the end of the release, and not only polled the
-    /// body.
+    /// True if the task in `waker` waits for the end of the release, not for the body.
     awaits_release: AtomicBool,
     /// Notified once, when the lock is no longer held.
     over: Notify,
@@ -66,7 +68,7 @@ pub(crate) struct LeaseCell {
 #[derive(Debug)]
 pub(super) enum Parting {
     Wake(Waker),
-    /// The waker's task is awake, or gone.
+    /// The waker's task is awake or gone, so the waker is only dropped.
     Drop(Waker),
 }
 
@@ -129,6 +131,7 @@ impl LeaseCell {
             inherited: OnceLock::new(),
             fence: ShownFence::new(verifies),
             shared: AtomicBool::new(false),
+            taken_away: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
             over: Notify::new(),
@@ -140,23 +143,23 @@ impl LeaseCell {
         &self.key
     }
 
-    /// Returns the fence for spans and the like, which start no transaction.
+    /// Returns the fence for spans and debug output, which start no transaction.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
 
-    /// Returns the fence for the program; none if the program asks too late, see
+    /// Returns the fence for the program; none if the first read comes too late, see
     /// [`ShownFence::read`].
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.fence.read()
     }
 
-    /// True if a transaction may hold the lock, although its holder has released it.
+    /// True if a transaction may still hold the lock after its holder has released it.
     pub(super) fn may_be_pinned(&self) -> bool {
         self.fence.may_pin()
     }
 
-    /// Returns the result kept for the lock, because of which the lock was not taken.
+    /// Returns the kept result that answers the call instead of the lock, if there is one.
     pub(crate) fn kept(&self) -> Option<&Arc<Kept>> {
         self.kept.get()
     }
@@ -166,13 +169,17 @@ impl LeaseCell {
         self.shared.load(Ordering::SeqCst)
     }
 
+    /// True if the holder was notified that `force_release` has taken the lock away.
+    pub(crate) fn is_taken_away(&self) -> bool {
+        self.taken_away.load(Ordering::SeqCst)
+    }
+
     /// Returns the token of a lock handed over inside the process.
     pub(crate) fn inherited(&self) -> Option<Token> {
         self.inherited.get().copied()
     }
 
-    /// Returns the remaining time of the lease without a renewal; zero before the grant and after
-    /// the end.
+    /// Returns the remaining time of the lease without further renewals; zero if it is not held.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().since(self.clock.now())
     }
@@ -187,7 +194,7 @@ impl LeaseCell {
         }
     }
 
-    /// Returns the end of the lease; `Instant::ZERO` while none is held.
+    /// Returns the end of the lease; `Instant::ZERO` while the lock is not held.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
@@ -209,7 +216,7 @@ impl LeaseCell {
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
         let mut notified = pin!(self.over.notified());
-        // Registered before `is_live`, so that an end in between is not missed.
+        // Registers before the check of `is_live`, so that an end between the two is not missed.
         notified.as_mut().enable();
         fence(Ordering::SeqCst);
         if self.is_live() {
@@ -246,26 +253,25 @@ impl LeaseCell {
         self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with the value that `look` returns. While `look` returns none, the next change wakes
-    /// this task.
+    /// Ready with the value of `look`. If `look` returns none, the next change wakes this task.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
         if let Some(found) = look() {
             return Poll::Ready(found);
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // Looks again, because a change before the fence took no waker: see `enter`.
+        // Checks again, because a change before the fence found no waker: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // The waker is no longer of use. Otherwise it would be dropped with the lease cell, perhaps
-        // by the engine.
+        // Drops the unused waker here. Otherwise the engine might drop it together with the lease
+        // cell.
         drop(self.take_waker());
         Poll::Ready(found)
     }
 
-    /// Stores this task's waker. It is cloned and dropped outside of the mutex, because that runs
-    /// code of the program, which may call into this pool.
+    /// Stores this task's waker. Clones and drops wakers without the mutex, because these
+    /// operations run the program's code, which may call into this pool.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -276,8 +282,8 @@ impl LeaseCell {
         drop(earlier);
     }
 
-    /// Takes the waker. Returns none while another thread has the mutex: that thread reads the
-    /// phase afterwards.
+    /// Takes the waker. Returns none while another thread has the mutex. That thread reads the
+    /// phase afterwards, so it needs no wake-up.
     pub(crate) fn take_waker(&self) -> Option<Waker> {
         match self.waker.try_lock() {
             Ok(mut waker) => waker.take(),
@@ -290,7 +296,7 @@ impl LeaseCell {
         Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
     }
 
-    /// Closes the cell when the holder releases. After this nothing runs inside the lock.
+    /// Closes the cell when the holder begins its release. The body does not run after this.
     pub(crate) fn close(&self) {
         self.fence.close();
         if seeded!(HandleOutlivesItsCall) {
@@ -321,8 +327,8 @@ impl LeaseCell {
             .map(Parting::Wake)
     }
 
-    /// Moves the deadline to a later time. Does nothing after [`close`](Self::close) or a loss: the
-    /// engine is notified of a close only a moment later.
+    /// Moves the deadline to a later time. Does nothing after a loss, and after
+    /// [`close`](Self::close), of which the engine is notified only a moment later.
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
@@ -348,33 +354,38 @@ impl LeaseCell {
     }
 
     /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
-    /// after [`orphan`](Self::orphan). Before any other end, the holder has [closed](Self::close)
-    /// the lease cell, and `close` calls `notify_over`.
+    /// after [`orphan`](Self::orphan). In all other cases the holder has [closed](Self::close) the
+    /// lease cell, and `close` has called `notify_over`.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))
     }
 
+    /// Records the reason of a loss, before the loss.
+    pub(super) fn take_away(&self) {
+        self.taken_away.store(true, Ordering::SeqCst);
+    }
+
     pub(super) fn inherit(&self, token: Token) {
-        // A call inherits once.
+        // A call inherits at most once, so the value is not set yet.
         let _ = self.inherited.set(token);
     }
 
     pub(super) fn recall(&self, kept: Arc<Kept>) -> Option<Parting> {
-        // A call is answered once.
+        // A call is answered at most once, so the value is not set yet.
         let _ = self.kept.set(kept);
         self.finish(Phase::Recalled)
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
-        // Of two reasons the first stays.
+        // If there are two errors, the first one stays.
         let _ = self.error.set(Box::new(error));
         self.finish(Phase::Failed)
     }
 
-    /// Sets the outcome of the release. A task that closed the cell and has not yet polled for the
-    /// release is awake and will poll, so it is not woken. A loss that the engine saw first stays a
-    /// loss.
+    /// Sets the outcome of the release. A task that closed the cell and has not polled for the
+    /// release yet is awake and will poll, so it is not woken. If the engine recorded a loss
+    /// before, the outcome stays a loss.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let before = self.phase();
@@ -393,7 +404,7 @@ impl LeaseCell {
         })
     }
 
-    /// Takes the waker of a caller that is gone, to be dropped outside of the engine's mutex.
+    /// Takes the waker of a dropped call. It must be dropped without the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
         self.take_waker().map(Parting::Drop)
     }
@@ -413,9 +424,10 @@ impl LeaseCell {
         self.enter(phase).map(Parting::Wake)
     }
 
-    /// Enters the next phase and takes the waker. A caller that has the waker's mutex at this
-    /// moment reads the phase afterwards. The two fences order the phase and the mutex, so either
-    /// the caller sees the phase or the engine sees the waker.
+    /// Enters the next phase and takes the waker. If the caller has the waker's mutex at this
+    /// moment, it reads the phase afterwards. The two memory fences, here and in `poll_with`, order
+    /// the phase and the mutex. So either the caller sees the new phase, or the engine sees the
+    /// waker.
     fn enter(&self, phase: Phase) -> Option<Waker> {
         self.phase.store(phase as u8, Ordering::SeqCst);
         fence(Ordering::SeqCst);

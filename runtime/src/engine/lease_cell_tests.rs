@@ -1,4 +1,4 @@
-//! A lease cell as callers and the engine see it.
+//! Tests of the lease cell, from the side of the caller and of the engine.
 
 use std::future::Future;
 
@@ -11,8 +11,8 @@ fn held() -> Arc<LeaseCell> {
     cell
 }
 
-/// Fails if a caller that is about to poll for its release is woken, or a caller that has
-/// polled is not.
+/// Fails if the end of a release wakes a caller that has not polled for it yet, or does not wake a
+/// caller that has.
 #[test]
 fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     let (task, _) = counting();
@@ -37,7 +37,7 @@ fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     );
 }
 
-/// Fails if a waiting body misses a loss, whether the loss or the wait comes first.
+/// Fails if a waiting body misses a loss, in either order of the loss and the wait.
 #[test]
 fn a_waiting_body_does_not_miss_a_loss() {
     let (task, _) = counting();
@@ -48,7 +48,7 @@ fn a_waiting_body_does_not_miss_a_loss() {
     assert!(after.register(&cx) && after.lose().is_some());
 }
 
-/// Fails if a task that waits for the end is not woken because none waited at first.
+/// Fails if the end of the lease does not wake all tasks that wait for it, or if a late task waits.
 #[test]
 fn all_watchers_are_notified_of_the_end() {
     let cell = held();

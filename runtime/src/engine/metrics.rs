@@ -1,8 +1,8 @@
-//! Counts outcomes.
+//! Counts the outcomes of acquires, renewals and releases.
 //!
-//! The engine only adds to its own counts, because a recorder is the program's code and may block.
-//! The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
-//! milliseconds later. Each call counts itself by its template: see
+//! The engine only increments counters, because a metrics recorder is the program's code and may
+//! block. The [reporter thread](crate::base::reporter) passes the counts to the recorder a few
+//! milliseconds later. Calls also count themselves by key template: see
 //! [`observed`](crate::lock::take::observed).
 
 mod times;
@@ -26,20 +26,21 @@ pub(super) fn count(signal: &Signal) {
         | Signal::Recalled(..)
         | Signal::Forgotten(..)
         | Signal::Shared(_)
+        | Signal::TakenAway(_)
         | Signal::Apart(_)
         | Signal::Released { .. }
         | Signal::ShutDown(..) => {}
     }
 }
 
-/// Counts ended releases.
+/// Counts the releases that have ended.
 pub(super) fn released(releases: Releases) {
     let (confirmed, unconfirmed) = (releases.confirmed(), releases.unconfirmed());
     add(Count::Confirmed, confirmed);
     add(Count::Unconfirmed, unconfirmed);
 }
 
-/// Counts ended renewals.
+/// Counts the renewals that have ended.
 pub(super) fn renewed(renewed: Renewed) {
     add(Count::Renewed, renewed.kept);
     add(Count::RenewalLost, renewed.lost);

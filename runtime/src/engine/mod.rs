@@ -1,9 +1,9 @@
-//! The engine: everything that a pool does in the background.
+//! The engine: the background work of a pool.
 //!
-//! [`core`] decides which call asks the store and when, and which call holds a lock. It also
-//! decides when to renew, when a lease is lost, and what must be cleaned up. The core is a state
-//! machine with no clock and no I/O, so a test of a rule needs no socket.
-//! [`driver`] feeds the core commands, replies and the time, and carries out its decisions.
+//! [`core`] decides which call asks the store for a lock, and when. It also decides which call
+//! holds a lock, when to renew it, when it is lost, and which keys must be removed. The core is a
+//! state machine with no clock and no I/O, so its rules can be tested without a socket. [`driver`]
+//! feeds the core commands, replies and the time, and carries out its decisions.
 
 pub(crate) mod core;
 pub(crate) mod driver;

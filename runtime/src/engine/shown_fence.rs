@@ -1,24 +1,25 @@
-//! The fence of a lease cell, and the program's use of it.
+//! The fence of a lease cell. Records whether the program has read it.
 
 use crate::base::sync::{atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering};
 use crate::fence::Fence;
 
-/// No store issues this number: a fence fits a `BIGINT`.
+/// Stands for no fence. No store issues this number, because every fence fits a signed 64-bit
+/// integer.
 const NO_FENCE: u64 = u64::MAX;
 
-/// The program has read the fence.
+/// The program has read the fence, so a transaction may use it.
 const READ: u8 = 1;
 
-/// The holder has released.
+/// The holder has begun its release.
 const CLOSED: u8 = 2;
 
 /// The fence of one acquisition.
 pub(super) struct ShownFence {
-    /// [`NO_FENCE`] while there is none.
+    /// [`NO_FENCE`] while there is no fence.
     number: AtomicU64,
     /// See [`LockStore::verifies`](crate::store::LockStore::verifies).
     verifies: bool,
-    /// [`READ`] and [`CLOSED`], each set once.
+    /// The bits [`READ`] and [`CLOSED`]. A set bit stays set.
     used: AtomicU8,
 }
 
@@ -36,14 +37,15 @@ impl ShownFence {
         self.number.store(number, Ordering::Release);
     }
 
-    /// Returns the fence for spans and the like, which start no transaction.
+    /// Returns the fence for spans and debug output. They start no transaction, so this does not
+    /// count as a read.
     pub(super) fn peek(&self) -> Option<Fence> {
         let number = self.number.load(Ordering::Acquire);
         (number != NO_FENCE).then(|| Fence::new(number))
     }
 
-    /// Returns the fence for the program. On a store that verifies, returns none if the program
-    /// first asks after the release. By then the next call may have the lock, and both fences would
+    /// Returns the fence for the program. If the store verifies fences, returns none when the first
+    /// read comes after the release. By then the next call may have the lock, and both fences would
     /// verify.
     pub(super) fn read(&self) -> Option<Fence> {
         let note = |used| (used != CLOSED).then_some(used | READ);
@@ -53,12 +55,12 @@ impl ShownFence {
         self.peek().filter(|_| noted.is_ok() || !self.verifies)
     }
 
-    /// Records that the holder releases.
+    /// Records that the holder begins its release.
     pub(super) fn close(&self) {
         self.used.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// True if a transaction may hold the lock, although its holder has released it.
+    /// True if a transaction may still hold the lock after its holder has released it.
     pub(super) fn may_pin(&self) -> bool {
         self.verifies && self.used.load(Ordering::SeqCst) & READ != 0
     }
@@ -68,7 +70,8 @@ impl ShownFence {
 mod tests {
     use super::*;
 
-    /// Fails if a fence is shown whose transactions would run beside those of the next call.
+    /// Fails if the program gets a fence so late that its transactions could run beside those of
+    /// the next call.
     #[test]
     fn a_fence_first_read_after_the_release_is_withheld() {
         let fence = Some(Fence::new(7));

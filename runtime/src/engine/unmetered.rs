@@ -1,4 +1,4 @@
-//! [`metrics`](super::metrics) without the feature: nothing is counted or timed.
+//! Replaces [`metrics`](super::metrics) if the feature is off: nothing is counted or timed.
 #![expect(clippy::unused_self, reason = "nothing is counted")]
 
 use super::core::signal::{Releases, Renewed, Signal};
@@ -13,7 +13,7 @@ pub(super) fn released(releases: Releases) {
 
 pub(super) fn renewed(_: Renewed) {}
 
-/// The times of answers, which nobody takes.
+/// Measures nothing.
 pub(super) struct Times;
 
 impl Times {

@@ -7,8 +7,8 @@ use super::{LockError, StoreError};
 use crate::fence::Fence;
 use crate::owner::Owner;
 
-/// Constructors, for tests of a program's own error handling and for stand-ins of the lock. The two
-/// errors without content are [`NotInstalled`](Self::NotInstalled) and
+/// Constructors, for tests of a program's own error handling and for mocks of a lock. Two errors
+/// have no content, and so no constructor: [`NotInstalled`](Self::NotInstalled) and
 /// [`ShuttingDown`](Self::ShuttingDown).
 impl LockError {
     /// Another call holds the lock. HTTP status 409.
@@ -64,7 +64,7 @@ impl LockError {
         }
     }
 
-    /// `limit` calls queue for the lock already. HTTP status 409.
+    /// Already `limit` calls queue for the lock. HTTP status 409.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -96,7 +96,7 @@ impl LockError {
         }
     }
 
-    /// The lock store did not serve. HTTP status 503. `code` is one of [`StoreError::code`].
+    /// The lock store could not serve. HTTP status 503. For `code`, see [`StoreError::code`].
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -124,8 +124,8 @@ impl LockError {
         }
     }
 
-    /// The call is nested in a body that holds the key, taken at `held_at` (`file:line`). HTTP
-    /// status 500.
+    /// The call is nested in a body that already holds the key. `held_at` is the place
+    /// (`file:line`) of the call or function that took it. HTTP status 500.
     ///
     /// ```
     /// # use leasehold::LockError;

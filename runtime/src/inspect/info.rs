@@ -7,7 +7,7 @@ use crate::owner::Owner;
 
 /// Information from the store about one lock, at the moment of its answer.
 ///
-/// The token is not included: no client can release or renew the lock with this information.
+/// The token is not included, so no client can release or renew the lock with this information.
 ///
 /// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC. Durations are
 /// numbers of milliseconds, in fields that end in `_ms`.
@@ -39,16 +39,16 @@ pub struct LockInfo {
     pub key: String,
     /// State of the lock: free, or the reason why it is not.
     pub state: LockState,
-    /// Holders, the first to end at the front. At most one, unless the lock is shared or has
-    /// permits.
+    /// Holders, in the order in which their leases end. At most one, unless the lock is shared or
+    /// has permits.
     pub holders: Vec<Holder>,
-    /// Processes that queue for the lock in the store, in the order of their turns. Calls of one
-    /// process queue inside the process, so it is listed once.
+    /// Processes that queue for the lock in the store, in the order in which they will get it. The
+    /// calls of one process queue inside that process, which is listed once.
     pub waiting: Vec<Waiter>,
     /// Fence of the latest acquisition that the store still knows. None on a store without fences,
-    /// and for another client's lock.
+    /// and for a lock of another client.
     pub fence: Option<Fence>,
-    /// Time until which `cooldown` or `min_hold` keeps the lock after its section. None if neither
+    /// Time until which `cooldown` or `min_hold` keeps the lock after its release. None if neither
     /// does.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub kept_until: Option<SystemTime>,
@@ -78,17 +78,16 @@ pub enum LockState {
     Exclusive,
     /// Readers share the lock.
     Shared,
-    /// At most `limit` calls have the lock at a time.
+    /// At most `limit` calls have the lock at the same time.
     Permits {
-        /// Number of calls that may have the lock.
+        /// Maximum number of calls that may have the lock.
         limit: u32,
     },
     /// No call has the lock, but `cooldown` or `min_hold` keeps it taken for a while.
     Kept,
-    /// The lock was handed to the process that waited first. The process has one second to ask for
-    /// it.
+    /// The lock is reserved for the first waiting process, which has one second to take it.
     Handed,
-    /// On PostgreSQL: no call has the lock, but transactions that verified the last holder's lock
+    /// On PostgreSQL: no call has the lock, but transactions that verified the last holder's fence
     /// have not ended. No call can take the lock before they end. `holders` has one of these
     /// transactions, with its session as the owner.
     Pinned,
@@ -113,38 +112,39 @@ pub enum LockState {
 #[non_exhaustive]
 pub struct Holder {
     /// Process of the holder, and the function that took the lock. None if another client set the
-    /// lock, or if the store was not permitted to record its owner.
+    /// lock, or if the store did not permit a record of the owner.
     ///
     /// For a [pin](LockState::Pinned), the owner is the session of the transaction. The host is
     /// `PostgreSQL`, and the process id is the `pid` of `pg_stat_activity`. For a prepared
     /// transaction the process id is 0.
     ///
-    /// Calls of one process hand a lock over to each other without the store. So the function is
-    /// the one for which the process took the lock.
+    /// Calls of one process hand a lock over to each other without the store. So this is the
+    /// function of the first of these calls, and not always that of the current holder.
     pub owner: Option<Owner>,
     /// True if another client set the lock: a shell script, redis-py, another library. Also true of
     /// a transaction that [pins](LockState::Pinned) the lock.
     pub foreign: bool,
-    /// Start of the time in which its process has had the lock without a break, on the store's
+    /// Time since which the holder's process has had the lock without a break, on the store's
     /// clock. None if unknown, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
-    /// Time until its lease ends if it is not renewed. On etcd, time until its session ends without
-    /// a heartbeat. None for another client's lock without an end, and on ZooKeeper, which does not
-    /// report it.
+    /// Remaining time of the holder's lease if it is not renewed. On etcd, remaining time of the
+    /// holder's session without a heartbeat. None for a lock of another client that does not
+    /// expire, and on ZooKeeper, which does not report this time.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
     )]
     pub expires_in: Option<Duration>,
-    /// Fence of the holder. If its process hands the lock over between calls, the later calls have
-    /// the next fences.
+    /// Fence of the holder. If the calls of its process hand the lock over to each other, this is
+    /// the fence of the first call. The later calls have the next fences.
     pub fence: Option<Fence>,
     /// True if [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
-    /// from this holder. The lock becomes free once the holder's body has ended. False on etcd and
-    /// ZooKeeper, which do not report it.
+    /// from this holder. The lock becomes free when the holder's body has ended. Always false on
+    /// etcd and ZooKeeper, which do not report this.
     pub revoked: bool,
-    /// Number of nodes that have its key, on a quorum (`redlock://`). None on other stores.
+    /// Number of nodes on which this holder has the lock, on a quorum (`redlock://`). None on other
+    /// stores.
     pub nodes: Option<u32>,
 }
 
@@ -162,11 +162,11 @@ pub struct Holder {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The process, and the function whose call queued first. None if a process of an earlier
-    /// version waits, or if the store was not permitted to record it.
+    /// The process, and the function of its first queued call. None if the process has an earlier
+    /// version of this library, or if the store did not permit this record.
     pub owner: Option<Owner>,
-    /// Start of its wait without a break, on the store's clock. None on etcd, which does not report
-    /// it.
+    /// Time since which the process has waited without a break, on the store's clock. None on etcd,
+    /// which does not report this time.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
 }
@@ -185,7 +185,7 @@ impl LockInfo {
         }
     }
 
-    /// True if no call can take the lock alone now.
+    /// True if no call can take an exclusive lock now.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,7 +1,7 @@
 //! Patterns of keys, such as `order:*`.
 
 /// A pattern: `*` matches any text, `?` matches one character, and the character after `\` matches
-/// itself. Patterns match the same keys on every store.
+/// itself. A pattern means the same on every store.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<Part>);
 
@@ -29,7 +29,8 @@ impl Pattern {
     pub(crate) fn matches(&self, key: &str) -> bool {
         let key: Vec<char> = key.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Position of the last `*`, and the end of the text that it matches.
+        // Position in the pattern of the last `*`, and the end of the text in the key that it
+        // matches so far.
         let mut any: Option<(usize, usize)> = None;
         while at < key.len() {
             match self.0.get(part) {
@@ -53,8 +54,8 @@ impl Pattern {
         self.0[part..].iter().all(|part| *part == Part::Any)
     }
 
-    /// Returns a pattern for Redis, which matches byte by byte. It matches at least the same keys.
-    /// `prefix` is literal.
+    /// Returns a pattern for Redis that matches at least the same keys after the literal `prefix`.
+    /// It can match more keys, because Redis matches bytes and not characters.
     #[cfg(feature = "redis")]
     pub(crate) fn for_redis(&self, prefix: &str) -> String {
         let mut text = String::new();
@@ -62,7 +63,7 @@ impl Pattern {
         for part in literals.chain(self.0.iter().copied()) {
             match part {
                 Part::Any => text.push('*'),
-                // A character may have several bytes.
+                // A character may have several bytes, so `?` is too short.
                 Part::One => text.push_str("?*"),
                 Part::Literal(character) => {
                     if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
@@ -75,7 +76,7 @@ impl Pattern {
         text
     }
 
-    /// Returns the text with which every matching key begins.
+    /// Returns the literal text with which every matching key begins.
     #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn beginning(&self) -> String {
         let literal = |part: &Part| match part {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a matching key is missed, or the search never ends.
+        /// Fails if a matching key is not found, or if the search does not end.
         #[test]
         fn a_pattern_matches_keys_made_from_it(
             parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),

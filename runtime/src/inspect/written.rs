@@ -1,4 +1,4 @@
-//! Times and durations, as serde writes them.
+//! Formats of times and durations for serde.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,8 @@ pub(super) fn time<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // RFC 3339 has no later time. A key written by another client may end later.
+    // The latest time of RFC 3339, in the year 9999. A key written by another client may expire
+    // later.
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     match time.filter(|time| *time <= latest) {
         Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(time)),

@@ -5,8 +5,9 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::error::LockError;
 
-/// Responds with the same status, headers and body as the feature `axum`: see
-/// [`LockError::http_status`]. The body is `application/problem+json` (RFC 9457) and names no key.
+/// Responds with the same status, headers and body as with the feature `axum`: see
+/// [`LockError::http_status`]. The body is `application/problem+json` (RFC 9457) and does not
+/// contain the key.
 ///
 /// ```
 /// use actix_web::ResponseError;

@@ -1,10 +1,10 @@
-//! The answer of a service to its client for a [`LockError`], with any framework.
+//! The response of a service to its client for a [`LockError`], for any framework.
 
 use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Delay for a client if the actual time is not known.
+/// Delay for a client if the time until the lock is free is not known.
 const USUAL_DELAY: Duration = Duration::from_secs(1);
 
 /// Classes of errors that a client can distinguish.
@@ -18,8 +18,8 @@ enum Class {
     Setup,
 }
 
-/// Conversions of an error for a client. None of them names the key: keys can contain what only one
-/// user should see.
+/// Conversions of an error into a response for a client. No response contains the key, because a
+/// key can contain data that only one user may see.
 impl LockError {
     /// Returns the HTTP status of a response.
     ///
@@ -27,8 +27,8 @@ impl LockError {
     /// - 503 if the lock service cannot serve.
     /// - 400 for a value that makes no key.
     /// - 422 for a key that was used before for another request.
-    /// - 500 for all other errors. This includes `Lost`: proxies and clients repeat a 503
-    ///   automatically, and the body did run.
+    /// - 500 for all other errors. This includes `Lost`, because its body did run, and proxies and
+    ///   clients automatically repeat a request after a 503.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -52,7 +52,7 @@ impl LockError {
     /// - 14 (`UNAVAILABLE`) if the lock service cannot serve.
     /// - 3 (`INVALID_ARGUMENT`) for a value that makes no key, and for a key that was used before
     ///   for another request.
-    /// - 2 (`UNKNOWN`) for a lost lease, because a part of the work may be done.
+    /// - 2 (`UNKNOWN`) for a lost lease, because the work may have been done in part.
     /// - 13 (`INTERNAL`) for all other errors.
     ///
     /// ```
@@ -72,11 +72,11 @@ impl LockError {
     /// Returns the value of a `Retry-After` header, in whole seconds and at least 1. Returns none
     /// if the same request should not be repeated.
     ///
-    /// - For contention it is [`retry_after`](Self::retry_after), rounded up: a client that comes
-    ///   back earlier would be refused again. It is 1 if this time is unknown.
-    /// - It is 1 if the lock service cannot serve.
+    /// - For contention, the value is [`retry_after`](Self::retry_after), or 1 if that time is
+    ///   unknown. It is rounded up, because a client that retries earlier would be refused again.
+    /// - If the lock service cannot serve, the value is 1.
     ///
-    /// All clients get the same value. A client that tries again automatically should add a random
+    /// All clients get the same value. A client that retries automatically should add a random
     /// time.
     ///
     /// ```
@@ -92,8 +92,8 @@ impl LockError {
         Some(u64::try_from(seconds).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Returns the time that a client must wait before it sends the same request again. Returns
-    /// none if it should not send it again.
+    /// Returns the time that a client must wait before it repeats the request. Returns none if the
+    /// client should not repeat it.
     pub(super) fn client_delay(&self) -> Option<Duration> {
         match self.class() {
             Class::Contention => Some(self.retry_after().unwrap_or(USUAL_DELAY)),
@@ -102,7 +102,7 @@ impl LockError {
         }
     }
 
-    /// Returns a text for clients. Unlike `Display`, it names no key and no server, and has no
+    /// Returns a text for clients. Unlike `Display`, the text contains no key, no server and no
     /// advice for the program's author.
     ///
     /// ```
@@ -112,7 +112,7 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that queues may have waited for a different request, of another client.
+            // A queued call may have waited for a different operation of another client.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }
@@ -125,15 +125,15 @@ impl LockError {
         }
     }
 
-    /// Returns a problem document (RFC 9457).
+    /// Returns a problem document (RFC 9457), as JSON.
     #[cfg(any(feature = "axum", feature = "actix"))]
     pub(super) fn problem(&self) -> String {
         let (title, status) = (self.public_message(), self.http_status());
         format!(r#"{{"type":"about:blank","title":"{title}","status":{status}}}"#)
     }
 
-    /// Logs a mistake of the program, which the answer hides. A refused call is not a mistake, and
-    /// is not logged.
+    /// Logs a mistake in the program or its configuration, because the response hides it. Other
+    /// errors are not mistakes and are not logged.
     #[cfg(any(feature = "axum", feature = "actix", feature = "tonic"))]
     pub(super) fn log_a_mistake(&self) {
         if let Class::Setup = self.class() {
@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(LockError::ShuttingDown.retry_after_secs(), Some(1));
     }
 
-    /// Fails if a client is advised to repeat work that may be done in part, or can never succeed.
+    /// Fails if a client is advised to repeat a request that may have been done in part, or that
+    /// can never succeed.
     #[test]
     fn retry_after_is_absent_if_a_retry_cannot_help() {
         for error in [

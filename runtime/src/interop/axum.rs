@@ -15,8 +15,8 @@ use crate::error::LockError;
 /// - 500 for a lost lease, because the work may have been done in part.
 /// - 500 for a misconfigured program.
 ///
-/// The body is `application/problem+json` (RFC 9457). It names no key: keys can contain what only
-/// one user should see.
+/// The body is `application/problem+json` (RFC 9457). It does not contain the key, because a key
+/// can contain data that only one user may see.
 ///
 /// ```
 /// use axum_core::response::IntoResponse;

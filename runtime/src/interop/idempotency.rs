@@ -14,18 +14,19 @@ use crate::lock::call::observe::watch_replays;
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The longest key, in characters.
+/// Maximum length of a key, in characters.
 const LONGEST: usize = 255;
 
 /// Key with which a client identifies its request, from the header `Idempotency-Key` (IETF draft
 /// `draft-ietf-httpapi-idempotency-key-header`). An extractor for axum.
 ///
-/// With `replay` the first request with a key runs, and each repetition gets its result. Put this
-/// key into the lock's key, together with the user: `key = "order:<user>:<key>"`.
+/// With `replay`, the first request with a key runs, and each repeated request gets the result of
+/// the first. Put this key into the key of the lock, together with the user:
+/// `key = "order:<user>:<key>"`.
 ///
 /// The header is a string of 1 to 255 visible characters. The draft requires quotes, as in
-/// `Idempotency-Key: "8e03978e-40d5"`; without them it is the same key. A request without the
-/// header, or with another form, gets 400: see [`IdempotencyKeyRejection`].
+/// `Idempotency-Key: "8e03978e-40d5"`; a value without quotes is the same key. A request without
+/// the header, or with an invalid value, gets the status 400: see [`IdempotencyKeyRejection`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,8 +55,8 @@ const LONGEST: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Reason why a request has no [`IdempotencyKey`]. As a response it is 400, with a body of
-/// `application/problem+json` (RFC 9457) that names no key.
+/// Reason why a request has no valid [`IdempotencyKey`]. As a response, this has the status 400 and
+/// a body of the type `application/problem+json` (RFC 9457), which does not contain the key.
 ///
 /// ```
 /// use axum_core::response::IntoResponse;
@@ -117,7 +118,7 @@ impl IdempotencyKey {
     /// Returns the response of `call`. It has the header `Idempotency-Replayed: true` if a call
     /// with `replay` inside of `call` got a kept result.
     ///
-    /// Cancel safe if `call` is. See [`IdempotencyKey`] for a whole handler.
+    /// Cancel safe if `call` is. See [`IdempotencyKey`] for an example of a handler.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -144,7 +145,7 @@ impl IdempotencyKey {
     }
 }
 
-/// Returns the text up to the closing quote: a string of RFC 8941.
+/// Parses the rest of a string of RFC 8941 after its opening quote. None if it is invalid.
 fn unquoted(rest: &str) -> Option<String> {
     let mut key = String::with_capacity(rest.len());
     let mut characters = rest.chars();
@@ -162,7 +163,8 @@ fn unquoted(rest: &str) -> Option<String> {
     characters.next().is_none().then_some(key)
 }
 
-/// True if a key without quotes may have this character. The syntax of a list is not allowed.
+/// True if a key without quotes may contain this character. The characters that separate items of a
+/// list or parameters are not allowed.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }
@@ -190,8 +192,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     }
 }
 
-/// `Option<IdempotencyKey>` is none for a request without the header. A header of another form is
-/// still refused.
+/// `Option<IdempotencyKey>` is none for a request without the header. An invalid header is still
+/// refused.
 impl<S: Send + Sync> OptionalFromRequestParts<S> for IdempotencyKey {
     type Rejection = IdempotencyKeyRejection;
 
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Fails if a request without a usable key runs.
+    /// Fails if a request without a valid key is accepted.
     #[tokio::test]
     async fn invalid_keys_are_refused() {
         assert_eq!(extracted(&[]).await, Err(IdempotencyKeyRejection::Missing));

@@ -1,4 +1,4 @@
-//! Implementations of other crates' traits, one feature for each crate.
+//! Implementations of the traits of other crates. There is one feature for each of these crates.
 
 #[cfg(feature = "actix")]
 mod actix;

@@ -9,16 +9,16 @@ use crate::error::LockError;
 
 /// The status for each error:
 ///
-/// - `ABORTED` for contention, which clients may retry. Its details hold a `google.rpc.RetryInfo`
-///   with [`retry_after`](LockError::retry_after), or with 1 s if that is not known.
+/// - `ABORTED` for contention, which clients may retry. The details have a `google.rpc.RetryInfo`
+///   with [`retry_after`](LockError::retry_after), or with 1 s if that time is not known.
 /// - `UNAVAILABLE` if the lock service cannot serve, with a `RetryInfo` of 1 s.
 /// - `INVALID_ARGUMENT` for a value that makes no key, and for a key that was used before for
 ///   another request.
 /// - `UNKNOWN` for a lost lease, because the work may have been done in part.
 /// - `INTERNAL` for a misconfigured program.
 ///
-/// The message names no key: keys can contain what only one user should see. The error is the
-/// status's `source()`.
+/// The message does not contain the key, because a key can contain data that only one user may see.
+/// The `source()` of the status is the `LockError`.
 ///
 /// ```
 /// use leasehold::LockError;

@@ -41,7 +41,7 @@ impl Kit {
     /// Takes a lock of the kit's pool away at this point: from the call that holds `key`, or else
     /// from the next call that does. The store loses the lock, and the engine is notified.
     ///
-    /// A loss happens once. If the call ends before its point, the loss waits for the next call.
+    /// A loss happens once. If the call ends before the point, the loss waits for the next call.
     /// Holders by [`hold`](Self::hold) are not affected.
     ///
     /// ```
@@ -81,8 +81,8 @@ impl Kit {
     }
 
     /// Makes the store unreachable. New requests fail at once, like over a refused connection.
-    /// Requests sent before, whose answer is missing, fail as well, although the store may have
-    /// carried them out. Held locks last until their leases end.
+    /// Earlier requests that have no answer yet fail as well, although the store may have carried
+    /// them out. Held locks last until their leases end.
     ///
     /// A call without `wait` repeats its request until the pool's `io_timeout`, one second by
     /// default, and then gets [`LockError::Unavailable`][unavailable]. With paused time this takes
@@ -139,7 +139,7 @@ impl Kit {
     /// Delays each answer of the store by this time from now on. The store still carries the
     /// requests out at once. [`Duration::ZERO`] ends the delay for later requests.
     ///
-    /// An answer that takes longer than the pool's `io_timeout` does not count: the call gets
+    /// An answer that takes longer than the pool's `io_timeout` is ignored: the call gets
     /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have
     /// set.
     ///

@@ -37,8 +37,8 @@ pub struct Event {
     pub(super) until: Option<Duration>,
 }
 
-/// A call that asks for a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
-/// locks has one caller for each.
+/// A call that requests a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
+/// locks counts as one caller for each lock.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -85,7 +85,7 @@ pub struct Caller {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The caller holds the lock from now on.
+    /// The caller has acquired the lock.
     Granted {
         /// Mode of the lock, which decides which other holders it excludes.
         mode: Mode,
@@ -100,7 +100,7 @@ pub enum EventKind {
     /// The lease was lost, because it was not renewed in time or was taken away. The caller is
     /// notified.
     Lost,
-    /// The caller asks for the release. Nothing runs inside the lock from now on.
+    /// The caller has requested the release. After that, nothing runs inside the lock.
     Released,
     /// The caller's future or guard was dropped while it held the lock. The drop releases the lock.
     Dropped,

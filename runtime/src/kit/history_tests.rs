@@ -72,7 +72,7 @@ fn a_holder_ends_with_its_lease() {
     assert!(!renewed.is_exclusive(), "{renewed}");
 }
 
-/// Fails if modes that exclude each other count as sharing, or the other way round.
+/// Fails if modes that exclude each other count as sharing, or the reverse.
 #[test]
 fn lock_modes_share_or_exclude_correctly() {
     use Mode::{Exclusive, Permit, Shared};

@@ -165,8 +165,7 @@ impl Hold {
         };
         let (guard, line) = match taken.await {
             Ok(taken) => taken,
-            // `Kit::hold` documents this panic: a test cannot go on without the lock that it asked
-            // for.
+            // `Kit::hold` documents this panic: a test cannot continue without the requested lock.
             Err::<_, LockError>(error) => panic!(
                 "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
                 key = self.key,

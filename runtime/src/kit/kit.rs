@@ -28,8 +28,8 @@ const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock pool for one test, with control over its locks. See the [module](crate::testing).
 ///
-/// Clones are the same kit. The kit starts at its first use, on the tokio runtime of that use, and
-/// its locks end with that runtime.
+/// A clone is a handle to the same kit. The kit starts at its first use, on the tokio runtime of
+/// that use, and its locks end with that runtime.
 ///
 /// ```
 /// use leasehold::testing::Kit;
@@ -133,8 +133,8 @@ impl Kit {
         }
     }
 
-    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite, so that
-    /// a test written for [`new`](Self::new) runs against a real server. With `memory://` this is
+    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite. A test
+    /// written for [`new`](Self::new) then runs against a real server. With `memory://`, this is
     /// [`new`](Self::new).
     ///
     /// Each kit has a separate namespace, so tests run side by side on one server and use their
@@ -160,8 +160,8 @@ impl Kit {
     /// # Errors
     ///
     /// The errors of [`LockPoolBuilder::connect`]. Also [`LockError::Config`] for `memory://name`,
-    /// whose locks tests would share, and for a server if the runtime's time is paused: its answers
-    /// take real time, and every time-out would pass before they come.
+    /// because tests would share its locks. Also `Config` for a server if the runtime's time is
+    /// paused, because every time-out would pass before the server answers.
     pub async fn on(url: &str) -> Result<Self, LockError> {
         Self::connect(LockPool::builder().url(url)).await
     }

@@ -19,7 +19,8 @@ use crate::engine::driver::observer::Watch;
 use crate::key::RESERVED;
 
 /// The line between one pool and the store of a kit. A test changes the line, and the pool's
-/// [`KitStore`](super::store::KitStore) obeys it. The pool's engine reports each call to the line.
+/// [`KitStore`](super::store::KitStore) carries out the changes. The pool's engine reports each
+/// call to the line.
 pub(crate) struct Line {
     log: Arc<Log>,
     /// True if the pool stands for another process.
@@ -30,7 +31,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True if the store must still let the requests without an answer fail.
+    /// True if the store must still fail the requests without an answer.
     is_cut: bool,
     /// True if the engine must still be notified that the store is back.
     is_back: bool,
@@ -65,7 +66,7 @@ struct Call {
     function: &'static str,
     /// The caller, which is assigned at the call's first event.
     caller: Option<Caller>,
-    /// True if a refusal ends the call. False if the call asks again after a refusal.
+    /// True if a refusal ends the call. False if the call tries again after a refusal.
     is_final: bool,
     stage: Stage,
 }
@@ -123,7 +124,7 @@ impl Line {
         });
     }
 
-    /// Changes the state, and wakes the engine so that it obeys the new state.
+    /// Changes the state, and wakes the engine, which then polls the store.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -259,6 +260,7 @@ impl Watch for Line {
             }
             Signal::Released { .. }
             | Signal::Apart(_)
+            | Signal::TakenAway(_)
             | Signal::Inherited { .. }
             | Signal::Recalled(..)
             | Signal::Forgotten(..)
@@ -324,7 +326,7 @@ impl State {
         })
     }
 
-    /// Plans to take away the locks whose time has come.
+    /// Marks the locks whose `Point::After` has passed, so that the store takes them away.
     fn lose_by_time(&mut self, now: Instant) {
         let held = self.held().filter_map(|(_, call)| match call.stage {
             Stage::Held { since } => Some((call.key.clone(), since)),

@@ -44,10 +44,10 @@
 //!
 //! # Time
 //!
-//! Leases are counted on the clock of the test's tokio runtime. A test that pauses it
-//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run takes
-//! the same course. Without paused time the kit works as well, on both kinds of runtime, and waits
-//! like production.
+//! Leases are counted on the clock of the test's tokio runtime. A test that pauses this clock
+//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run has
+//! the same order of events. Without paused time the kit works as well, on both kinds of runtime,
+//! and waits like production.
 //!
 //! # Two tests
 //!

@@ -19,7 +19,7 @@ use crate::store::{
     Failure, Give, GiveKind, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent, Take,
 };
 
-/// Time that the store may take to answer one of the kit's requests.
+/// Time limit for the store's answer to a request of the kit itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The kit's requests are numbered downwards from here, and the engine's upwards from 1.
@@ -57,8 +57,8 @@ impl KitStore {
         }
     }
 
-    /// Records the keys that this pool will hold after the request. Before that, takes away the
-    /// locks that the test wants to lose just before this request.
+    /// Records the keys that this pool may hold after the request. Also takes away the locks that
+    /// must be lost just before this request.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Take(Take { key, token, .. }) | Op::Adopt { key, token, .. } => {

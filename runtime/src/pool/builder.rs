@@ -126,14 +126,15 @@ impl LockPoolBuilder {
     /// | `zookeeper://host[:port][,…][/chroot]` | a ZooKeeper ensemble (feature `zookeeper`) |
     ///
     /// Each [`connect`](Self::connect) with `memory://` creates a pool with separate locks, which
-    /// its clones share. So tests can use the same keys side by side. A `name` consists of ASCII
-    /// letters, digits, `-`, `_` and `.`. The locks of a name are forgotten when its last pool is
-    /// gone and their leases are over. Both forms of `memory://` protect only one process.
+    /// its clones share. So tests that run at the same time can use the same keys. A `name`
+    /// consists of ASCII letters, digits, `-`, `_` and `.`. The locks of a name are forgotten when
+    /// its last pool is dropped and their leases have ended. Both forms of `memory://` protect only
+    /// one process.
     ///
-    /// With Sentinels, the credentials are the master's. The Sentinels' own credentials are
-    /// `?sentinel_user=…&sentinel_password=…`. TLS covers the Sentinels and the servers that they
-    /// name. For a cluster, the hosts are some of its nodes, and the credentials are those of all
-    /// nodes. Redlock is a quorum over independent masters, and gives no fences.
+    /// With Sentinels, the credentials are those of the master. Those of the Sentinels are
+    /// `?sentinel_user=…&sentinel_password=…`. TLS is used for the Sentinels and for the servers
+    /// that they name. For a cluster, name some of its nodes; the credentials apply to all nodes.
+    /// Redlock is a quorum of independent masters, and has no fences.
     ///
     /// The URLs of one Redis, of Sentinels and of a cluster take `?replicas=…`; see
     /// [`replicas`](Self::replicas).
@@ -150,8 +151,9 @@ impl LockPoolBuilder {
     /// `""` the keys have no prefix. The namespace must not contain `%leasehold`, which is reserved
     /// for leasehold's own keys.
     ///
-    /// Do not choose a namespace that continues another one. The namespace `a` with the key `b:c`,
-    /// and `a:b` with the key `c`, are one key on the server, with two counters for its fences.
+    /// Do not choose a namespace that begins with another namespace and a colon. The namespace `a`
+    /// with the key `b:c`, and the namespace `a:b` with the key `c`, are the same key on the
+    /// server. But its fences would come from two counters.
     ///
     /// ```
     /// // On the server `pool.lock("order:42")` is then the key `shop:order:42`.
@@ -162,11 +164,11 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the maximum time to queue, for calls that set no `wait` themselves. Default: zero,
-    /// which tries once.
+    /// Sets the maximum time to queue, for calls that set no `wait`. Default: zero, which means a
+    /// single try.
     ///
-    /// Trying once is the safe default: if a second click queued, it would run the order again
-    /// after the first.
+    /// A single try is the safe default: if the call of a second click queued, it would process the
+    /// order again after the first call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -177,9 +179,9 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the maximum time to wait for the store's answer, and for a connection. From 1 ms to 1
-    /// h. Default: 1 s. After this time, a single try ends with [`LockError::Unavailable`]. A
-    /// queued call asks again until its `wait` is over.
+    /// Sets the maximum time to wait for the store's answer, and for a connection. The range is 1
+    /// ms to 1 h. Default: 1 s. After this time, a single try ends with [`LockError::Unavailable`],
+    /// and a queued call repeats its request until its `wait` is over.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -190,17 +192,17 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the number of replicas that must confirm an acquisition or a renewal before it counts:
-    /// `2`, or [`Replicas::All`]. Default: none, so that a fail-over may lose locks that the old
-    /// master gave just before. In a URL this is `?replicas=2` or `?replicas=all`. The number set
-    /// here takes precedence.
+    /// Sets the number of replicas that must confirm an acquisition or a renewal before it is
+    /// valid, such as `2` or [`Replicas::All`]. Default: none, so a fail-over may lose locks that
+    /// the old master granted just before. In a URL this option is `?replicas=2` or
+    /// `?replicas=all`. The number set here takes precedence.
     ///
-    /// The server waits for the replicas (`WAIT`), for at most an eighth of the
-    /// [`io_timeout`](Self::io_timeout). If too few confirm an acquisition, the lock is removed
-    /// again. The call ends with [`LockError::Unavailable`] and the code `replicas` when its time
-    /// is over. A renewal that too few confirm does not count. With this option a fail-over loses
-    /// locks less often, but still can: a replica without the lock may be promoted, unless all
-    /// replicas have it.
+    /// The server waits for the replicas (`WAIT`), at most for an eighth of the
+    /// [`io_timeout`](Self::io_timeout). If too few replicas confirm an acquisition, the lock is
+    /// removed again. The call ends with [`LockError::Unavailable`] and the code `replicas` when
+    /// its time is over. If too few replicas confirm a renewal, the lease is not extended. With
+    /// this option a fail-over loses locks less often. It still can lose one, because a replica
+    /// without the lock may be promoted, unless all replicas have it.
     ///
     /// ```
     /// # use leasehold::{LockPool, Replicas};
@@ -212,10 +214,10 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the certificate authorities that may vouch for a server with TLS, such as one of
-    /// `rediss://`, as the content of a PEM file. They replace those of the system, which are the
-    /// default. The server's certificate and name are verified, unless the `sslmode` of a
-    /// `postgres://` URL requires less.
+    /// Sets the trusted certificate authorities for servers with TLS (such as `rediss://`), as the
+    /// content of a PEM file. They replace the default, which is the system's authorities. The
+    /// server's certificate and name are verified, unless the `sslmode` of a `postgres://` URL
+    /// requires less.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {
@@ -231,8 +233,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the client certificate and its key, for a server with TLS that requires them, as the
-    /// contents of PEM files. Default: none.
+    /// Sets the client certificate and its key, as the contents of PEM files, for a TLS server that
+    /// requires them. Default: none.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {
@@ -295,8 +297,8 @@ impl LockPoolBuilder {
 
     /// For tests only. Runs the engine as a task of the runtime that calls
     /// [`connect`](Self::connect), instead of on a separate thread. Leases use that runtime's
-    /// clock, so a test that pauses time controls them. `memory://name` is refused: pools with
-    /// different clocks cannot share locks.
+    /// clock, so a test that pauses time controls them. `memory://name` is refused, because pools
+    /// with different clocks cannot share locks.
     ///
     /// The leases end with that runtime, and a blocked worker delays their renewal. Default: off.
     ///

@@ -1,15 +1,15 @@
-//! The rules by which calls share a lock that several of them ask for.
+//! The rules by which calls share a lock that several of them request.
 
 use std::time::Duration;
 
 use crate::error::LockError;
 
-/// The store's marks would show nothing for a shorter time.
+/// The Redis store records the use of a key with a precision of 10 ms.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
-/// As long as the longest ttl.
+/// Equal to the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
-/// As long as the longest ttl.
+/// Equal to the longest ttl.
 const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The rules by which the calls of a pool share a lock with each other, with other processes and
@@ -58,8 +58,8 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// Sets the maximum number of calls of this process that may queue for one key. The next one is
-    /// refused with [`LockError::QueueFull`]. Default: 1,000.
+    /// Sets the maximum number of calls of this process that may queue for one key. A further call
+    /// is refused with [`LockError::QueueFull`]. Default: 1,000.
     ///
     /// ```
     /// // The 51st call that would queue for a key is refused.
@@ -71,11 +71,11 @@ impl Fairness {
     }
 
     /// Sets how many times calls of this process may hand a lock over to each other while other
-    /// processes queue for it. After that, the other processes get the lock. With zero, each
-    /// release gives the lock to another process. Default: 16. There is no limit while no other
-    /// process waits.
+    /// processes queue for it. After that, another process gets the lock. With zero, each release
+    /// gives the lock to another process. Default: 16. There is no limit while no other process
+    /// waits.
     ///
-    /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
+    /// A hand-over costs no round trip. A larger number gives more throughput on a busy key, and
     /// longer waits in other processes.
     ///
     /// ```
@@ -86,8 +86,8 @@ impl Fairness {
         self
     }
 
-    /// Sets the longest tenure: the time for which calls of this process may hand a lock over to
-    /// each other while other processes queue for it. Default: a quarter of the lock's ttl.
+    /// Sets the longest time for which calls of this process may hand a lock over to each other
+    /// while other processes queue for it. Default: a quarter of the lock's ttl.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -98,25 +98,26 @@ impl Fairness {
         self
     }
 
-    /// Sets the time of unbroken use after which a key is left free for clients that are not
-    /// leasehold's. From 10 ms to 24 h, or [`Duration::ZERO`] for never. Default: 1 s. With any
-    /// other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
+    /// Sets the time of unbroken use after which a key is left free for clients that do not use
+    /// leasehold. The range is 10 ms to 24 h, or [`Duration::ZERO`] for never. Default: 1 s. With
+    /// any other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
     ///
     /// Queued calls hand a lock over to each other, within a process and between processes, so that
     /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
     /// node-redlock, rslock, a shell script. Such a client would never get the lock. So a lock that
     /// has been handed over for this long, and at least four times, is left free for 300 ms. The
-    /// pause begins at the end of the running section. A client that tries at least every 250 ms
-    /// gets the lock. With sections of at most 1 s, a pause comes at least every 5 s.
+    /// pause begins when the current holder releases the lock. A client that tries at least every
+    /// 250 ms gets the lock. If no call holds the lock for longer than 1 s, there is a pause at
+    /// least every 5 s.
     ///
-    /// By default, a key that would otherwise never be free is left free for up to 300 ms of every
-    /// 1.3 s. A waiting call then waits up to 300 ms longer (`docs/reliability/results.md`). In a
-    /// pause, a call that does not queue is refused with [`LockError::Contended`]. If every client
-    /// is leasehold's, set this to zero in all pools: the pool that releases the lock decides.
+    /// By default, a key in constant use is left free for up to 300 ms of every 1.3 s. A waiting
+    /// call then waits up to 300 ms longer (`docs/reliability/results.md`). In a pause, a call that
+    /// does not queue is refused with [`LockError::Contended`]. If all clients use leasehold, set
+    /// this to zero in all pools: the setting of the pool that releases the lock applies.
     ///
-    /// `memory://` has no other clients and makes no pauses. `redlock://` makes separate short
-    /// pauses, regardless of this setting. A lock that several calls hold at once (`shared`,
-    /// `permits`) is not free while one of them holds it.
+    /// `memory://` has no other clients, so there are no pauses. `redlock://` has its own short
+    /// pauses, regardless of this setting. A lock that several calls hold at the same time
+    /// (`shared`, `permits`) is not free while one of them holds it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -128,12 +129,13 @@ impl Fairness {
         self
     }
 
-    /// Sets a fixed [`LockError::retry_after`] for calls of this pool refused because of other
-    /// calls. From 1 ms to 24 h. Default: an estimate, see [`LockError::retry_after`]. With any
-    /// other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
+    /// Sets a fixed [`LockError::retry_after`] for calls of this pool that are refused because of
+    /// other calls. The range is 1 ms to 24 h. Default: an estimate, see
+    /// [`LockError::retry_after`]. With a time out of range,
+    /// [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
     ///
-    /// Use this if clients must not come back before a fixed time. It applies to all locks of the
-    /// pool, and does not change the locks themselves.
+    /// Use this if clients must not retry before a fixed time. It applies to all locks of the pool,
+    /// and does not change the locks themselves.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The pools of annotated functions: installed for the process, or by name.
+//! The pools that annotated functions use: the installed pool of the process, and named pools.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,15 +13,15 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// The pool of calls that name no pool. The cell is set once. The pool in it is replaced when that
-/// pool no longer gives locks.
+/// The pool of calls that name no pool. The cell is set once. A pool in it that no longer takes
+/// locks can be replaced.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
 impl LockPool {
     /// Makes this the pool of all annotated functions that name no other pool. It replaces an
-    /// installed pool that no longer gives locks: its [shutdown](Self::shutdown) has begun, or its
-    /// engine has stopped. Locks that the former pool still holds stay with it.
+    /// installed pool that no longer takes locks, because its [shutdown](Self::shutdown) has begun
+    /// or its engine has stopped. Locks that the former pool still holds stay with that pool.
     ///
     /// ```
     /// use leasehold::{LockError, LockPool};
@@ -38,13 +38,12 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if another pool is installed and gives locks.
+    /// [`LockError::Config`] if another pool is installed and still takes locks.
     pub fn install(&self) -> Result<(), LockError> {
         install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`, like
-    /// [`install`](Self::install) without a name.
+    /// Like [`install`](Self::install), but for annotated functions with `pool = "name"`.
     ///
     /// ```
     /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -63,7 +62,7 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if another pool is installed under this name and gives locks.
+    /// [`LockError::Config`] if another pool is installed under this name and still takes locks.
     pub fn install_as(&self, name: &str) -> Result<(), LockError> {
         install_as(name, self.clone())
     }
@@ -148,9 +147,8 @@ pub async fn init_from_env() -> Result<(), LockError> {
 }
 
 /// Shuts down all installed pools, including the named ones, and adds up their reports. The pools
-/// share `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`, because a process
-/// that exits takes its engine with it. If the release of a lock was not sent by then, the lock
-/// stays until its ttl ends.
+/// share `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`, because the engine
+/// ends with the process. A lock whose release was not sent by then stays until its ttl ends.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -165,7 +163,7 @@ pub async fn init_from_env() -> Result<(), LockError> {
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
-    // All stop acquiring at once and share the limit.
+    // All pools stop at the same time and share the limit.
     let shutdowns: Vec<_> = pools
         .iter()
         .map(|pool| pool.begin_shutdown(limit))
@@ -180,8 +178,8 @@ pub async fn shutdown(limit: Duration) -> ShutdownReport {
     total
 }
 
-/// Returns the pool that an annotated function without `pool` would use here: that of the innermost
-/// [`scope`](LockPool::scope), else the installed one.
+/// Returns the pool that an annotated function without `pool` would use here: the pool of the
+/// innermost [`scope`](LockPool::scope), else the installed pool.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -224,17 +222,16 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     };
     let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
-    // Decided under the write lock: if several threads replace an ended pool, the pool of the first
-    // thread stays.
+    // The check and the replacement are under the same write lock. So if several threads replace an
+    // ended pool, only the first succeeds.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Dropped outside the lock: the engine may have work to do when its last pool is dropped.
+    // Dropped without the lock, because dropping the last clone of a pool makes its engine do work.
     drop(ended);
     Ok(())
 }
 
-/// Replaces a pool that no longer gives locks, and returns it. Returns none if the present pool
-/// still gives locks.
+/// Replaces `present` and returns it, if it no longer takes locks. Otherwise returns none.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }
@@ -253,7 +250,7 @@ fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
         Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
     };
     drop(names);
-    // Dropped outside the lock, as in `install`.
+    // Dropped without the lock, as in `install`.
     drop(ended);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The option to show keys in spans.
+//! The option that shows keys in spans.
 
 use super::builder::LockPoolBuilder;
 
@@ -7,7 +7,7 @@ impl LockPoolBuilder {
     /// The spans then show only the template, in `lock.template`, because a key can contain private
     /// data.
     ///
-    /// Metrics never show keys, and the event of a lost lease always shows its key.
+    /// Metrics never show keys. The log event of a lost lease always shows the key.
     ///
     /// ```
     /// let builder = leasehold::LockPool::builder().log_keys(true);

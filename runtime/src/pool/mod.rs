@@ -1,4 +1,5 @@
-//! Pools: a connection to a lock store and the engine that keeps its locks.
+//! Pools. A pool is a connection to a lock store, with the engine that takes, renews and releases
+//! its locks.
 
 pub(crate) mod builder;
 pub(crate) mod fairness;
@@ -33,31 +34,32 @@ use crate::error::LockError;
 use crate::store::backend::Target;
 use crate::store::options::Options;
 
-/// Maximum time for which a shutdown waits for the log, beyond its own limit.
+/// Maximum time for which a shutdown waits for the delivery of log events, in addition to its
+/// limit.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
 /// Cheap to clone. All clones are the same pool, and share their locks on every store. The engine
-/// has a separate thread. The engine ends when the last clone and the last guard are gone and every
-/// release is done. A pool can be kept in a `static`, and used from several runtimes and from
+/// runs on a separate thread. It ends when the last clone and the last guard are dropped and all
+/// releases are done. A pool can be stored in a `static`, and used from several runtimes and from
 /// executors other than tokio.
 ///
-/// A call writes its request to the server on the caller's thread, and never blocks that thread for
-/// an answer. For each connection, the pool spawns a listener on the tokio runtime of a caller.
-/// This task reads the answers for all callers. If no such runtime can listen, the engine's thread
-/// does, which costs one more wake-up. If a blocked runtime leaves answers unread, the engine's
-/// thread reads them after about 40 ms.
+/// A call writes its request to the server on the caller's thread, and never blocks that thread
+/// until the answer comes. For each connection, the pool spawns a listener on the tokio runtime of
+/// a caller. This task reads the answers for all callers. If no caller has a runtime that can do
+/// this, the engine's thread reads the answers, which costs one more wake-up. If a blocked runtime
+/// leaves answers unread, the engine's thread reads them after about 40 ms.
 ///
-/// A call may block on the engine's mutex: usually for some 10 µs, and longer if the system
-/// preempts the thread that has the mutex. On Linux, a thread of a higher nice value than the
-/// engine's never takes the mutex, so that it delays no renewal. Such a thread leaves its requests
-/// to the engine's thread. A thread's nice value is read when it first uses a pool. The engine's
-/// thread has the nice value of the thread that connects the pool. Scheduling classes, such as
-/// `SCHED_IDLE`, are ignored.
+/// A call may block on the engine's mutex: usually for about 10 µs, and longer if the system
+/// preempts the thread that has the mutex. On Linux, a thread with a higher nice value than the
+/// engine's thread never takes the mutex, so that it delays no renewal. Such a thread leaves its
+/// requests to the engine's thread. The nice value of a thread is read when the thread first uses a
+/// pool. The engine's thread has the nice value of the thread that connects the pool. Scheduling
+/// classes, such as `SCHED_IDLE`, are ignored.
 ///
-/// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect
-/// a separate pool in the child after the `fork`.
+/// A pool does not survive a `fork`: the child process has its sockets, but not the engine's
+/// thread. Connect a new pool in the child after the `fork`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,8 +82,8 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// # Keys on the server
 ///
 /// In this table, `order:42` stands for any key, and `lock` for the pool's
-/// [namespace](crate::LockPoolBuilder::namespace). If the namespace is empty, its colon is missing
-/// too.
+/// [namespace](crate::LockPoolBuilder::namespace). With an empty namespace, there is no colon
+/// either.
 ///
 /// | key | what it holds |
 /// |---|---|
@@ -94,15 +96,15 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:ready:…` | the lock that [`ready`](LockPool::ready) takes and releases |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
-/// In a cluster, the keys with `%leasehold` have a hash tag that puts each key beside its lock.
-/// Each slot has one counter of fences. A quorum (`redlock://`) has only the lock's key, on each
-/// node. A process is notified of its turn on the channel `lock:%leasehold:turn:` followed by a
-/// random name. In a value inserted into a template, `%`, `:`, `{`, `}`, white space and control
-/// characters are percent-encoded: see [`encode`](crate::encode).
+/// In a cluster, the keys with `%leasehold` have a hash tag, so that each is in the slot of its
+/// lock. Each slot has one counter of fences. A quorum (`redlock://`) has only the lock's key, on
+/// each node. The channel `lock:%leasehold:turn:`, followed by a random name, notifies a waiting
+/// process that it can take a lock. In a value inserted into a template, `%`, `:`, `{`, `}`, white
+/// space and control characters are percent-encoded: see [`encode`](crate::encode).
 ///
 /// # Metrics
 ///
-/// With the feature `metrics`, these are reported through the facade of the crate `metrics`:
+/// With the feature `metrics`, the pool reports these metrics through the crate `metrics`:
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
@@ -119,9 +121,9 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
 ///
 /// `lock` is the template of a call's keys, such as `order:<id>`. For a lock taken without the
-/// attribute, it is its [label](crate::LockRequest::label), or else `other`. Keys are not used as
-/// labels, because there are too many of them, and a key can contain private data. The last three
-/// metrics count each lock of a call, regardless of its template.
+/// attribute, it is the lock's [label](crate::LockRequest::label), or else `other`. Keys are not
+/// used as labels, because there are too many of them, and a key can contain private data. The last
+/// three metrics count each lock of a call, without its template.
 /// [Monitoring](crate::guide::monitoring) explains each metric, and has a dashboard and alerts.
 ///
 /// # Spans
@@ -150,7 +152,7 @@ struct Inner {
     id: PoolId,
     engine: Engine,
     watch: Option<Arc<dyn Watch>>,
-    /// True once a shutdown has begun. The pool then takes no new locks.
+    /// True after a shutdown has begun. The pool then takes no new locks.
     shut_down: watch::Sender<bool>,
     nonce: Nonce,
     namespace: String,
@@ -161,9 +163,9 @@ struct Inner {
     replay_limit: usize,
     /// True if the engine has a dedicated thread.
     own_thread: bool,
-    /// The store, without its password.
+    /// The store's URL without its password.
     place: String,
-    /// The store that `check` connects to.
+    /// The store, to which `check` opens a separate connection.
     target: Target,
     options: Options,
     /// Used by `inspect`, `locks` and `force_release`.
@@ -171,19 +173,21 @@ struct Inner {
 }
 
 impl LockPool {
-    /// Checks the lock store, over a separate connection, for problems that keep locks from working
-    /// or could break their guarantees:
+    /// Checks the lock store, over a separate connection, for problems that prevent locks from
+    /// working or could break their guarantees:
     ///
-    /// - the role of the server, which must be a master, and its version
-    /// - the permissions, by the whole life of a lock on one of leasehold's own keys
+    /// - the role of the server, which must be a master, and the server's version
+    /// - the permissions: the check takes, renews and releases a lock on one of leasehold's own
+    ///   keys
     /// - the replicas, if the pool waits for them
     /// - the eviction policy, persistence, and encryption
     ///
-    /// A pool logs the same findings when it connects. The check needs no permission that locks do
-    /// not need. Anything that it could not check is a warning with the code `unchecked`.
+    /// A pool logs the same findings when it connects. The check needs only the permissions that
+    /// locks need. If something could not be checked, the report has a warning with the code
+    /// `unchecked`.
     ///
-    /// A readiness probe should call [`ready`](Self::ready), which costs less. The check takes at most about three
-    /// times the pool's `io_timeout`, and works under every executor. If the future is dropped, the
+    /// A readiness probe can return [`CheckReport::is_ready`]. The check takes at most about three
+    /// times the pool's `io_timeout`, and works with every executor. If the future is dropped, the
     /// check ends in the background.
     ///
     /// ```
@@ -205,10 +209,10 @@ impl LockPool {
         inner.target.check(inner.options.clone()).await
     }
 
-    /// Shuts the pool down. It takes no new locks, refuses waiting calls, waits up to `limit` until
-    /// all locks are released, and returns a report. Locks that are still held then are kept and
-    /// renewed. The log gets its last events before this returns, if the subscriber takes them
-    /// within 100 ms.
+    /// Shuts the pool down. The pool takes no new locks and refuses waiting calls. This method
+    /// waits until all locks are released, but at most for `limit`, and returns a report. Locks
+    /// that are still held are kept and renewed. The last log events are delivered before this
+    /// method returns, if the subscriber takes them within 100 ms.
     ///
     /// Once this future is polled, the shutdown continues even if the future is dropped.
     ///
@@ -235,7 +239,7 @@ impl LockPool {
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
         self.inner.shut_down.send_replace(true);
         let (reply, report) = oneshot::channel();
-        // A failure drops `reply`, and the receiver then returns an error.
+        // If sending fails, `reply` is dropped, and the receiver returns an error.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
         report
     }
@@ -244,18 +248,18 @@ impl LockPool {
         &self,
         begun: oneshot::Receiver<ShutdownReport>,
     ) -> ShutdownReport {
-        // A stopped engine holds nothing.
+        // A stopped engine holds no locks, so its report is empty.
         let report = begun.await.unwrap_or_default();
         self.flush_log().await;
         report
     }
 
-    /// Ends when the reports to the log and the recorder are delivered, or after [`LOG_LIMIT`]. The
-    /// program may end right after its shutdown.
+    /// Waits until all reports to the log and the recorder are delivered, at most for
+    /// [`LOG_LIMIT`]. Otherwise they could be lost if the program ends right after its shutdown.
     async fn flush_log(&self) {
         let (mut delivered, (caller, mut late)) = (reporter::delivered(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
-        // A stopped engine drops `caller`, and the limit then ends at once.
+        // A stopped engine drops `caller`, which ends the wait at once.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
             let ended = Pin::new(&mut delivered).poll(cx).is_ready();
@@ -269,7 +273,7 @@ impl LockPool {
         .await;
     }
 
-    /// True if the pool no longer gives locks: it was shut down, or its engine has stopped.
+    /// True if the pool no longer takes locks: it was shut down, or its engine has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_shutting_down() || self.engine().has_stopped()
     }
@@ -278,20 +282,21 @@ impl LockPool {
         *self.inner.shut_down.borrow()
     }
 
-    /// Ends when a shutdown begins.
+    /// Waits until a shutdown begins.
     pub(crate) async fn shutdown_begins(&self) {
         let mut shut_down = self.inner.shut_down.subscribe();
-        // The sender is a part of this pool, so it is not gone.
+        // An error is impossible, because this pool owns the sender.
         let _ = shut_down.wait_for(|begun| *begun).await;
     }
 
-    /// True if the engine has a dedicated thread, and so runs while all other threads are parked.
+    /// True if the engine has a dedicated thread, so that it runs even while all other threads are
+    /// parked.
     pub(crate) fn has_own_thread(&self) -> bool {
         self.inner.own_thread
     }
 
-    /// Returns true if a test kit wants the lock of `ticket` lost after `polls` polls of its body.
-    /// The kit takes the lock away when the engine next polls its store.
+    /// Returns true if a test kit simulates the loss of the lock of `ticket` after `polls` polls of
+    /// its body. The kit takes the lock away when the engine next polls its store.
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         let watch = self.inner.watch.as_ref();
         watch.is_some_and(|watch| watch.polled(ticket, polls))
@@ -327,6 +332,11 @@ impl LockPool {
         FullKey::new(&self.inner.namespace, name)
     }
 
+    /// Returns the store without its password.
+    pub(crate) fn store_name(&self) -> &str {
+        &self.inner.place
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.inner.namespace
     }
@@ -337,13 +347,14 @@ impl LockPool {
         self.inner.replay_limit
     }
 
-    /// Refuses to keep locks after their release, if the store's locks cannot outlast their
-    /// process.
+    /// Returns an error if the store cannot keep locks after their release, because its locks
+    /// cannot outlast their process.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
         self.inner.target.can_keep()
     }
 
-    /// Refuses to hand locks over, if the store cannot replace a lock's token in one step.
+    /// Returns an error if locks cannot be handed over to other processes, because the store cannot
+    /// replace a lock's token in one step.
     pub(crate) fn can_hand_over(&self) -> Result<(), LockError> {
         self.inner.target.can_hand_over()
     }

@@ -1,4 +1,4 @@
-//! Results kept beside locks: their maximum length, and their removal.
+//! Kept results of `replay` calls: their maximum length, and their removal.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,12 +14,11 @@ use crate::error::LockError;
 use crate::key;
 
 impl LockPoolBuilder {
-    /// Sets the maximum length of a result that calls with `replay` keep, in bytes of JSON. A
-    /// longer result is returned to its caller but not kept. The log then has a warning
-    /// (`result-too-large`), and the next call runs its body again. With zero, no result is kept.
-    /// Default: 64 KiB.
+    /// Sets the maximum length of a kept result of a `replay` call, in bytes of JSON. A longer
+    /// result is returned to its caller but not kept. A warning (`result-too-large`) is logged, and
+    /// the next call runs its body again. With zero, no result is kept. Default: 64 KiB.
     ///
-    /// Every result stays in the store's memory for the time of its `replay`. A server that runs
+    /// Every result stays in the store's memory for the time set by `replay`. A server that runs
     /// out of memory refuses new locks.
     ///
     /// ```
@@ -37,9 +36,9 @@ impl LockPoolBuilder {
 }
 
 impl LockPool {
-    /// Removes the kept results of all functions for `key`, whether or not the lock is held.
-    /// Returns true if there was one. The next call with `replay` runs its body. The result of a
-    /// running call is not removed: forget it when that call is done.
+    /// Removes the kept results of all functions for `key`, even if the lock is held. Returns true
+    /// if there were any. The next `replay` call runs its body. The result of a running call is not
+    /// removed: call this again when that call is done.
     ///
     /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may or may not
     /// be removed.
@@ -63,8 +62,9 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// [`LockError::InvalidKey`]. [`LockError::Unavailable`] if the store does not serve.
-    /// [`LockError::Config`] on `redlock://`, `etcd://` and `zookeeper://`, which keep no results.
+    /// [`LockError::InvalidKey`] for a key that no lock can have. [`LockError::Unavailable`] if the
+    /// store cannot serve. [`LockError::Config`] on `redlock://`, `etcd://` and `zookeeper://`,
+    /// which keep no results.
     #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
     pub async fn forget(&self, key: &str) -> Result<bool, LockError> {
         let key = self.full_key(&key::check(key.to_owned())?);

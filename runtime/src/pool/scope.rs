@@ -1,18 +1,20 @@
-//! Scopes: the pool of one future, and of the tasks that inherit the scope.
+//! Scopes. A scope sets the pool for one future, and for tasks that inherit the scope.
 
 use std::future::Future;
 
 use super::LockPool;
 
 tokio::task_local! {
-    /// None in a future that was wrapped outside of all scopes.
+    /// None in a task that `leasehold::spawn` started outside of all scopes.
     static SCOPED: Option<LockPool>;
 }
 
 impl LockPool {
-    /// Runs `future` with this pool instead of the installed one, for tests and tenants.
+    /// Runs `future` with this pool instead of the installed one, for example in a test or for one
+    /// tenant.
     ///
-    /// With a separate `memory://` pool for each, tests with the same keys run side by side:
+    /// With a separate `memory://` pool for each test, tests with the same keys can run at the same
+    /// time:
     ///
     /// ```
     /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -30,11 +32,11 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// The scope follows the future, not the thread. A task that the future spawns is outside of
-    /// it, and uses the installed pool if there is one. [`leasehold::spawn`](crate::spawn) keeps
-    /// the scope. For every other way to run a future (a `JoinSet`, `spawn_local`,
-    /// `spawn_blocking`, a thread), give that future a separate scope. The returned future borrows
-    /// nothing:
+    /// The scope belongs to the future, not to the thread. A task that the future spawns is outside
+    /// of the scope, and uses the installed pool if there is one.
+    /// [`leasehold::spawn`](crate::spawn) keeps the scope. If another function runs the future (a
+    /// `JoinSet`, `spawn_local`, `spawn_blocking`, a thread), give that future a separate scope.
+    /// The future that `scope` returns does not borrow the pool:
     ///
     /// ```
     /// # use leasehold::{LockError, LockPool, distributed_lock};
@@ -65,16 +67,16 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Cancel safe: a scope only polls the future. If the scope is dropped, the future is dropped
-    /// inside of it.
+    /// Cancel safe: a scope only polls the future. A dropped scope drops its future inside the
+    /// scope.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPED.scope(Some(self.clone()), future)
     }
 }
 
 impl LockPool {
-    /// Runs `work` with this pool instead of the installed one, like [`scope`](Self::scope), but on
-    /// this thread and without a future. For functions that are not async, such as in a test with
+    /// Runs `work` on this thread with this pool instead of the installed one. Like
+    /// [`scope`](Self::scope), but for functions that are not async, such as in a test with
     /// [`spawn_blocking`](tokio::task::spawn_blocking). Threads that `work` starts are outside of
     /// the scope.
     ///
@@ -103,7 +105,7 @@ impl LockPool {
     }
 }
 
-/// Wraps the future of a task, so that it keeps the scope of the running code.
+/// Wraps the future of a new task, so that the task keeps the current scope.
 pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     SCOPED.scope(scoped(), future)
 }

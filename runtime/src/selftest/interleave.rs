@@ -123,8 +123,7 @@ impl Model {
         }
     }
 
-    /// Compares the reply with the model's answer, and returns true if they are the same. Then also
-    /// applies the request to the model.
+    /// Returns true if the reply agrees with the model. Also applies the request to the model.
     fn agrees(&mut self, op: &Op, reply: &Reply, key: usize, client: usize) -> bool {
         let owner = self.owners.get(&key).copied();
         let mine = owner.is_some_and(|(owner, _)| owner == client);

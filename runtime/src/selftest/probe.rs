@@ -69,24 +69,24 @@ pub async fn conformance_of_queues(url: &str) {
     .await;
 }
 
-/// Asks for both `keys` after `moves` has moved the second one to another node. The store still
-/// believes both to be on one node.
+/// Requests both `keys` after `moves` has moved the second key to another node. The store still
+/// expects both keys on one node.
 ///
 /// # Panics
 ///
-/// If the store cannot be reached, or a redirected request is not sent on before the next poll.
+/// If the store cannot be reached, or does not follow a redirect before the next poll.
 pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     let (one, two) = (open(url).await, open(url).await);
     moves();
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Calls `met` and then asks the nodes for `key`. One node grants the lock and the others refuse
-/// it. See `given_back` of the suite.
+/// Calls `met` and then requests `key` from the nodes. One node grants the lock and the others
+/// refuse it. See `given_back` of the suite.
 ///
 /// # Panics
 ///
-/// If the nodes cannot be reached, or the lock is not given back before the next poll.
+/// If the nodes cannot be reached, or the lock is not released before the next poll.
 pub async fn given_back(
     url: &str,
     key: &str,
@@ -114,8 +114,8 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// Gives up a request to the cluster at `url`, after which the answer to its transaction shows
-/// another epoch.
+/// Gives up a request to the cluster at `url`. Its transaction then fails because its epoch is
+/// outdated.
 ///
 /// # Panics
 ///
@@ -129,11 +129,11 @@ pub async fn etcd_gives_up(url: &str) {
     etcd::service::Etcd::gives_up(address, &options).await;
 }
 
-/// Waits in the cluster at `url` for the end of a key that does not exist.
+/// Waits until a key is removed from the cluster at `url`. This key does not exist.
 ///
 /// # Panics
 ///
-/// If the answer does not come at once, or the cluster does not answer.
+/// If the wait does not end at once, or the cluster does not answer.
 #[cfg(feature = "etcd")]
 pub async fn etcd_sees_the_gone(url: &str) {
     use crate::store::etcd;
@@ -183,7 +183,7 @@ async fn open(url: &str) -> Box<dyn LockStore> {
 /// If the engine's thread does not start.
 pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::new(Nothing));
-    // This repository's benchmarks need the pool, and cannot go on without it.
+    // This repository's benchmarks cannot continue without the pool.
     connecting.await.expect("nothing is connected to")
 }
 

@@ -55,13 +55,14 @@ bugs! {
     NoGate,
     /// A blocking body whose lease was lost returns its value.
     LateValueReturned,
-    /// Two calls of `lead` have the lock together.
+    /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
-    /// A call that wants to lead ends when it cannot ask for its lock.
+    /// A call of `lead` ends when it cannot request its lock.
     LeaderGivesUp,
-    /// A parked thread polls within the limit of operations that its task has left.
+    /// A parked thread polls within tokio's operation limit of its task, although this task does
+    /// not yield.
     ParkedOnBudget,
-    /// A task that runs on the thread of a waiting body is inside that body's lock.
+    /// A task that runs on the thread of a waiting body counts as being inside that body's lock.
     PathOfThread,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
@@ -77,7 +78,8 @@ bugs! {
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
-    /// A quorum is counted among the nodes that answered.
+    /// A majority of the nodes that answered counts as a quorum, instead of a majority of all
+    /// nodes.
     QuorumOfAnswers,
     /// A node restarted without its data votes at once.
     NoQuarantine,
@@ -90,17 +92,17 @@ bugs! {
     LockedRowFailsAll,
     /// A handed-over lock keeps the fence of its previous holder.
     FenceHandedOver,
-    /// A process in the store's queue asks again only when the store notifies it or the holder's
-    /// lease ends.
+    /// A process in the store's queue repeats its request only when the store notifies it or the
+    /// holder's lease ends.
     MessageBelieved,
-    /// A lock handed over to a process stays reserved for it, although the process does not ask for
+    /// A lock handed over to a process stays reserved for it, although the process does not request
     /// it.
     HandOverBelieved,
     /// The store marks a lock that is handed over to a process in a form that the previous version
     /// of leasehold does not know.
     ClaimReworded,
     /// A process keeps its place in the queue although a lock was handed over to it and it did not
-    /// ask for the lock.
+    /// request the lock.
     DeadWaiterKept,
     /// A reader gets a share of a lock that another client holds exclusively.
     WriterUnseen,
@@ -129,7 +131,7 @@ bugs! {
     EndedShareRevived,
     /// The lock's key ends with the share renewed last, and not with the share that lasts longest.
     ShareShortenedByRenewal,
-    /// A renewal of a share begins with a command that needs memory.
+    /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,
     /// A process keeps handing a lock over to its own calls, although other processes wait for it.
     WayNotMade,
@@ -141,7 +143,7 @@ bugs! {
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
     /// In a cluster, a renewal without an answer counts as done when another node has answered its
-    /// own.
+    /// renewal.
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
@@ -172,7 +174,7 @@ bugs! {
     /// A nested call that needs the exclusive lock runs inside a share that the call around it
     /// holds.
     ShareEntered,
-    /// A downgrade removes the bound of `max_hold`.
+    /// A downgrade removes the limit of `max_hold`.
     MaxHoldForgotten,
     /// A lock is kept for its `cooldown` even after an error.
     KeptAfterErr,
@@ -182,11 +184,11 @@ bugs! {
     MinHoldForgotten,
     /// A share kept after its release still belongs to its token, so a late renewal prolongs it.
     KeptShareStays,
-    /// A share is given back at once instead of being kept.
+    /// A share is released at once instead of being kept.
     ShareNotKept,
     /// A reader that releases its share removes the shares of all readers.
     ShareReleasesAll,
-    /// In a batch of renewals, each one receives the answer of another.
+    /// In a batch of renewals, each renewal receives the answer to another renewal.
     WrongLeaseExtended,
     /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,
@@ -275,17 +277,16 @@ bugs! {
     CallsPileUp,
     /// Sessions on PostgreSQL run functions and operators that other roles have created.
     SearchPathTrusted,
-    /// A request that is collected behind running ones does not make their answers due earlier.
+    /// A request that waits behind unanswered calls does not shorten the deadlines of these calls.
     GatheredPatiently,
-    /// A connection counts as silent although unread bytes, which a late listener has missed, lie
-    /// on its socket.
+    /// A connection counts as silent although its socket has bytes that a late listener has not
+    /// read.
     SilenceUnread,
     /// An unrenewed lease lasts as long as the process.
     LeaseNeverEnds,
-    /// A process takes the server's node of another session for its own.
+    /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A place in the queue that was given up is requested again by its token, while it is being
-    /// removed.
+    /// A token uses its given-up place in the queue again while the place is being removed.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
@@ -297,8 +298,7 @@ bugs! {
     NamesUsedOnce,
     /// A request to etcd is sent again with the next epoch although its caller has given it up.
     GivenUpSentAgain,
-    /// A place in the queue stays available to the next token while the token that asked with it is
-    /// being released.
+    /// A place in the queue stays available to the next token while a release is removing it.
     ReleasedPlaceKept,
     /// The name of a node is reused while the server may still execute a request for that node.
     NamesGivenEarly,

@@ -1,5 +1,5 @@
-//! The parsed address of a store, before the store is connected. [`schemes`](super::schemes) parses
-//! URLs.
+//! The parsed address of a store, which connects and checks the store. [`schemes`](super::schemes)
+//! parses URLs.
 
 use std::fmt;
 use std::future::Future;
@@ -19,12 +19,13 @@ use crate::error::LockError;
 /// Future that checks a store.
 pub(crate) type Checking = Pin<Box<dyn Future<Output = Result<CheckReport, LockError>> + Send>>;
 
-/// A kind of store with its address: everything that a pool needs before it is connected.
+/// A kind of store with its address: everything that a pool needs to connect.
 ///
-/// To add a store, implement this in a `backend` module of the store's folder, and add a line to
-/// the table of [`schemes`](super::schemes). `Display` shows the address without its password.
+/// To add a store, implement this trait in a `backend` module of the store's folder, and add a line
+/// to the table of [`schemes`](super::schemes). `Display` shows the address without its password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
-    /// Refuses to keep locks after their release, if a lock cannot outlast its process.
+    /// Fails if the store cannot keep a lock after its release, because its locks end with the
+    /// process.
     fn can_keep(&self) -> Result<(), LockError> {
         Ok(())
     }
@@ -35,12 +36,12 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         Ok(())
     }
 
-    /// True if taking a lock away by force waits until its holder has ended.
+    /// True if `Source::take_away` waits until the body of the lock's holder has ended.
     fn waits_for_holders(&self) -> bool {
         false
     }
 
-    /// True if clients without a queue can hold the store's locks.
+    /// True if clients of other libraries, which do not use the queue, can hold the store's locks.
     fn has_other_clients(&self) -> bool {
         false
     }
@@ -72,10 +73,11 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Checks the store over separate connections, not those of a pool.
     fn check(&self, options: Options) -> Checking;
 
-    /// Returns a source. It opens its first connection when it is asked about a lock.
+    /// Returns the part of the store that inspects locks. It opens its first connection when it is
+    /// first asked about a lock.
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
 
-    /// Returns the name in `memory://name`, which is empty in `memory://`. None for other stores.
+    /// Returns the name in `memory://name`, which is empty in `memory://`. `None` for other stores.
     #[cfg(feature = "testing")]
     fn memory_name(&self) -> Option<&str> {
         None

@@ -9,14 +9,14 @@ use crate::base::io_text::thread_text;
 use crate::check_report::CheckReport;
 use crate::error::{LockError, StoreError};
 
-/// Runs the check `future` on a separate thread with its own runtime. So it runs under every
-/// executor, even while the caller's workers are blocked. If the caller stops waiting, the check
-/// still runs to its end.
+/// Runs the check `future` on a separate thread with its own runtime. Therefore the check works
+/// under every executor, even while the caller's workers are blocked. If the caller stops waiting,
+/// the check still runs to its end.
 pub(super) fn check<F>(future: F) -> Checking
 where
     F: Future<Output = Result<CheckReport, LockError>> + Send + 'static,
 {
-    // Boxed because some checks are large futures, and the caller's future would be as large.
+    // Boxed because some checks are large futures, and the returned future would be equally large.
     let future = Box::pin(future);
     Box::pin(async move {
         let (sender, receiver) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Results kept beside a lock, for calls with `replay`.
+//! Results that a store keeps beside a lock, for calls with `replay`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ pub(crate) struct Fingerprint(pub(crate) [u8; Self::BYTES]);
 /// The result of a call that returned `Ok`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// None for a call without a fingerprint.
+    /// `None` for a call without a fingerprint.
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) json: Box<str>,
 }
 
-/// A result that the release of its lock stores.
+/// The result that a release stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Path of the function that returned the result; empty for a call without the attribute.
     pub(crate) function: &'static str,
     pub(crate) kept: Arc<Kept>,
-    /// Time for which the store keeps the result, counted from the release.
+    /// Time for which the store keeps the result, from the release.
     pub(crate) stays: Duration,
 }
 
@@ -32,8 +32,8 @@ impl Fingerprint {
 }
 
 impl Kept {
-    /// True if the result answers a call with this fingerprint. If either side has no fingerprint,
-    /// the result answers the call.
+    /// True if the result answers a call with this fingerprint. A missing fingerprint on either
+    /// side matches every call.
     pub(crate) fn answers(&self, asked: Option<Fingerprint>) -> bool {
         match (self.fingerprint, asked) {
             (Some(kept), Some(asked)) => kept == asked,
@@ -56,7 +56,7 @@ impl Kept {
         text
     }
 
-    /// Reads the result from a [`text`](Self::to_text). Returns none if the text has another form.
+    /// Parses the output of [`to_text`](Self::to_text). Returns `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (digits, json) = text.split_once(':')?;
         let fingerprint = match digits {
@@ -85,14 +85,14 @@ impl Fingerprint {
     }
 }
 
-/// Shows nothing of the call's parameters, which may be private.
+/// Hides the fingerprint, because it could reveal the call's parameters, which may be private.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fingerprint(…)")
     }
 }
 
-/// Shows nothing of the result, which may be private.
+/// Hides the result, which may be private.
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept")
@@ -112,7 +112,7 @@ mod tests {
         Kept { fingerprint, json }
     }
 
-    /// Fails if a store returns another result than it was given.
+    /// Fails if a result changes when it is written as text and parsed again.
     #[test]
     fn a_kept_result_can_be_read_back() {
         for kept in [kept(None), kept(Some(PRINT))] {

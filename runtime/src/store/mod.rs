@@ -1,19 +1,21 @@
 //! Lock stores: the interface that each store implements, and the stores.
 //!
 //! [`LockStore`] is the interface, with its requests ([`Op`]), answers ([`Reply`]) and events
-//! ([`StoreEvent`]). [`backend`] is an unconnected store, which `schemes` finds by its URL.
+//! ([`StoreEvent`]). [`backend`] describes a store before a pool connects to it. `schemes` chooses
+//! the backend for a URL.
 //!
 //! - [`memory`] keeps locks in this process.
 //! - `redis` keeps locks on one Redis or Valkey master.
-//! - `cluster` sends each request to the master that has the key's slot, over `redis`.
-//! - `redlock` asks several independent masters and counts their votes, over `redis`.
+//! - `cluster` sends each request to the master of a Redis cluster that has the key's slot. It uses
+//!   `redis`.
+//! - `redlock` asks several independent masters and counts their votes. It uses `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
-//! - `session` keeps locks at servers with sessions: `etcd` and `zookeeper`.
-//! - `link` replaces a broken connection, and `lazy` connects in the background. `socket` is a
-//!   socket that any thread may read. [`source`] inspects locks without the engine. [`kept`] is a
-//!   result that a store keeps beside a lock.
-//! - [`credentials`] may change, and [`login`] gets those of the next connection.
-//! - [`options`] apply to each store, and `url_options` reads a URL's. `background` runs a check.
+//! - `etcd` and `zookeeper` tie locks to a session on the server. They share `session`.
+//! - `link` replaces a broken connection. `socket` is a socket that any thread may read.
+//! - [`source`] inspects locks without the engine. [`kept`] is a result that a store keeps beside a
+//!   lock.
+//! - [`options`] are a pool's options for its store. `url_options` reads the options in a URL.
+//! - `background` runs a check of a store.
 
 use std::future::Future;
 use std::io;
@@ -70,40 +72,40 @@ pub(crate) mod zookeeper;
 /// A store of locks.
 ///
 /// The engine is the store's only caller. `submit` gives the store requests, and `poll_event`
-/// returns answers and events. Neither blocks. Any thread may call them, one thread at a time, in
-/// the context of the runtime that the store was connected in. A store answers each request at most
-/// once. The engine has its own time-outs, so an answer may come late, and a store never has to
-/// give up a request.
+/// returns answers and events. Neither blocks. Any thread may call them, but only one thread at a
+/// time, in the context of the runtime that the store was connected in. A store answers each
+/// request at most once. It may answer late and never has to give up a request, because the engine
+/// has its own time-outs.
 ///
 /// Every store must keep these promises:
-/// - *Order.* Requests reach the server in the order of submission while one connection lasts.
-/// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
-///   full ttl.
-/// - *All or none.* [`Op::TakeAll`] takes all of its keys or none. It takes them in one step, so
-///   that no client sees only some of them taken.
+/// - *Order.* While one connection lasts, requests reach the server in the order of submission.
+/// - *Idempotence.* An acquire whose token already has the key succeeds again, with the same fence
+///   and the full ttl.
+/// - *All or none.* [`Op::TakeAll`] takes either all of its keys or none. It takes them in one
+///   step, so no client ever sees only some of them taken.
 /// - *Ownership.* Renew and release touch a key only if it carries the token. Renewal never creates
 ///   a key.
 /// - *Fences* grow with every new acquisition of a key. The store never gives a reserved fence to
 ///   another acquisition.
-/// - *Results.* [`GiveKind::Record`] stores its result and releases in one step, and only if the
-///   key carries the token. After that, [`TakeKind::Recall`] answers with that result and takes
+/// - *Results.* [`GiveKind::Record`] stores a result and releases the lock in one step, and only if
+///   the key carries the token. After that, [`TakeKind::Recall`] answers with the result and takes
 ///   nothing, until the result expires or [`Op::Forget`] removes it.
 ///
-/// A store may offer a queue of processes for each key, first come first served. The store then
-/// answers [`Reply::Held`] with `queued`. It *hands* a freed key to the first process: for a short
-/// time ([`CLAIM`]), only this process can take the key. [`StoreEvent::Turn`] notifies the process,
-/// which confirms by asking again. The store skips a process that has not asked for [`FORGOTTEN`].
+/// A store may offer a queue of processes for each key, first come first served. The answer to a
+/// queued request is [`Reply::Held`] with `queued`. When the key becomes free, the store *hands* it
+/// to the first process: for a short time ([`CLAIM`]), only this process can take the key.
+/// [`StoreEvent::Turn`] notifies the process, which must then repeat its request. The store skips a
+/// process that has sent no request for [`FORGOTTEN`].
 pub(crate) trait LockStore: Send {
-    /// Takes all requests out of `batch`, in order. The engine calls
-    /// [`poll_event`](Self::poll_event) next, so the store may wait for that call before it sends
-    /// them.
+    /// Takes all requests out of `batch`, in order. The store may send them only in the next
+    /// [`poll_event`](Self::poll_event), which the engine calls right afterwards.
     fn submit(&mut self, batch: &mut Vec<Request>);
 
-    /// Returns the next event. If there is none, wakes `cx` when the next one comes.
+    /// Returns the next event. If there is none, wakes `cx` when one arrives.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// True if the store cannot be reached now, as far as it knows. The engine asks after each
-    /// poll.
+    /// True if the store has lost its server and not yet reached it again. The engine calls this
+    /// after each poll.
     fn is_away(&self) -> bool {
         false
     }
@@ -123,14 +125,14 @@ pub(crate) trait LockStore: Send {
     }
 
     /// True if a database transaction can hold a lock by checking its fence (`leasehold.verify`).
-    /// Such a transaction may exist once the program has read the fence. From then on, only the
-    /// store can give the lock to the next call.
+    /// Such a transaction may exist once the program has read the fence. After that, the engine
+    /// must release the lock to the store instead of giving it to the next call directly.
     fn verifies(&self) -> bool {
         false
     }
 
-    /// Returns the locks, if the store keeps them in this process. A [`Source`](source::Source)
-    /// inspects the locks of other stores.
+    /// Returns the locks, if the store keeps them in this process. The locks of other stores are
+    /// inspected through a [`Source`](source::Source).
     fn local(&self) -> Option<Arc<Space>> {
         None
     }
@@ -140,18 +142,18 @@ pub(crate) trait LockStore: Send {
 pub(crate) type Connecting =
     Pin<Box<dyn Future<Output = Result<Box<dyn LockStore>, LockError>> + Send>>;
 
-/// A socket that answers arrive on.
+/// A socket on which answers arrive.
 pub(crate) trait Socket: Send + Sync {
     /// Returns a listener on the runtime of the calling thread. Panics if that runtime has no I/O
     /// driver.
     fn listen(&self) -> io::Result<Box<dyn Listen>>;
 
-    /// If `listener` is true, a listener waits for answers from now on. Otherwise the engine's
-    /// runtime waits for them.
+    /// Sets who waits for answers on this socket: a listener if `listener` is true, otherwise the
+    /// engine's runtime.
     fn leave_to_listener(&self, listener: bool);
 
-    /// Records that bytes may have arrived, as a listener has seen. The next thread that polls the
-    /// store reads them. While a listener waits, no thread reads before this call.
+    /// Records that a listener has found the socket readable. The next thread that polls the store
+    /// reads the bytes. While a listener waits, no thread reads the socket before this call.
     fn received(&self);
 }
 
@@ -166,43 +168,44 @@ pub(crate) trait Listen: Send {
     ) -> Poll<io::Result<()>>;
 }
 
-/// Time for which the store leaves a key free for clients that know no queue. A client that tries
-/// every 250 ms finds the key free, with 50 ms to spare for the network.
+/// Time for which the store leaves a key free for clients that do not use its queue. A client that
+/// tries every 250 ms finds the key free, with 50 ms to spare for the network.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
-/// Time in which a process must confirm a key that the store handed to it.
+/// Time for which the store reserves a free key for the first process in its queue.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
-/// After this long without a request, the store skips a process in a queue.
+/// The store skips a queued process that has sent no request for this long.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// Longest time that a lock taken away by force stays unavailable, so that the holder's body can
-/// end before another body begins.
+/// Longest time that a lock stays unavailable after an operator has taken it away by force. So the
+/// holder's body can end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// A store's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// The lock was taken. There is no fence if the store promises none.
+    /// The lock was taken. `fence` is `None` if the store provides no fences.
     Acquired {
         fence: Option<Fence>,
-        /// Number of reserved fences after `fence`, for this token.
+        /// Number of fences after `fence` that the store reserves for this token.
         reserved_fences: u32,
-        /// True if other processes queue for the key. None if the store has no queues.
+        /// True if other processes queue for the key. `None` if the store has no queues.
         wanted: Option<bool>,
     },
     /// Another token has the key.
     Held {
-        /// Longest time until the lock ends, if known.
+        /// Longest time until the lock's lease ends, if known.
         left: Option<Duration>,
-        /// True if this process is in the key's queue, and gets a [`StoreEvent::Turn`] later.
+        /// True if this process is in the key's queue. It gets a [`StoreEvent::Turn`] later.
         queued: bool,
-        /// The owner, if one token has the lock alone and the store knows it.
+        /// The owner, if a single token has the whole lock and the store knows the owner.
         owner: Option<Arc<Owner>>,
     },
-    /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
+    /// All keys were taken. There is a [`Reply::Acquired`] for each, in the order of the request.
     AcquiredAll(Vec<Reply>),
-    /// Nothing was taken, because another token has the key at index `at`, or must get it first.
+    /// Nothing was taken: another token has the key at index `at`, or a waiting process comes
+    /// first.
     HeldAmong {
         at: usize,
         /// See [`Reply::Held`].
@@ -210,28 +213,28 @@ pub(crate) enum Reply {
         /// See [`Reply::Held`].
         owner: Option<Arc<Owner>>,
     },
-    /// Nothing was taken, because the store can take these keys only individually.
+    /// Nothing was taken: the store cannot take these keys together. Each needs its own request.
     Apart,
     /// For each key, true if it still carried its token.
     Renewed(Vec<bool>),
-    /// Like `Renewed`, with `None` for each key without a certain outcome.
+    /// Like `Renewed`, but `None` for a key whose outcome is unknown.
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// True if the key carried the token, or may have. False means that it certainly did not:
-        /// for a quorum, that the nodes that can have had the key are no majority.
+        /// False if the key certainly did not carry the token. A quorum answers false if the nodes
+        /// that may have had the key are not a majority.
         found: bool,
-        /// True if every acquire in `after` went before this release on the same connection, so
-        /// that none of them can still take the key.
+        /// True if every request in `Give::after` reached the server before this release, on the
+        /// same connection. None of them can then take the key after the release.
         ordered: bool,
     },
     /// The process is not in the queue now.
     Left,
     /// Nothing was taken, because this result is kept for the key.
     Recalled(Arc<Kept>),
-    /// No result is kept for the key now. True if there was one.
+    /// No result is kept for the key now. True if there was one before.
     Forgotten(bool),
-    /// The key carries neither of the tokens.
+    /// The key carries neither token of the `Op::Adopt`.
     Gone,
 }
 
@@ -250,10 +253,11 @@ pub(crate) enum StoreEvent {
     Turn(FullKey),
     /// Another process has begun to queue for a key that this process holds.
     Wanted(FullKey),
-    /// The key was taken away by force from the token with this [half](Token::half).
+    /// The key was taken away by force. `lease` is one [half](Token::half) of the token that held
+    /// the key.
     Revoked { key: FullKey, lease: u64 },
-    /// The store no longer has these locks, because their session is over. No request caused this
-    /// event.
+    /// The store no longer has these locks, because their session has ended. This event answers no
+    /// request.
     #[cfg(feature = "__session")]
     Lost(Vec<(FullKey, Token)>),
 }

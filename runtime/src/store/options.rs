@@ -1,4 +1,4 @@
-//! The options of a pool for its store.
+//! A pool's options for its store.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -10,18 +10,18 @@ use crate::replicas::Replicas;
 use crate::store::login::Logins;
 use crate::store::tls::Tls;
 
-/// The options that a store is connected with.
+/// Options for connecting a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) clock: Clock,
     pub(crate) io_timeout: Duration,
     pub(crate) namespace: String,
-    /// Duration of unbroken use after which the store leaves a key free for clients that know no
-    /// queue; zero for never.
+    /// Time after which a key in unbroken use is left free for a moment, for clients that do not
+    /// use the store's queue. Zero means never.
     pub(crate) make_way_after: Duration,
-    /// The builder's setting for `replicas`, which a URL can specify too.
+    /// The builder's `replicas`. A URL can specify `replicas` too.
     pub(crate) replicas: Option<Replicas>,
-    /// The most replicas that the store has ever seen at once.
+    /// The largest number of replicas that the store has ever seen at one time.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
     /// The source of credentials, if those of the URL do not count.
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the defaults, with this time-out for answers.
+    /// Returns the default options, with this time-out for answers.
     pub(crate) fn new(io_timeout: Duration) -> Self {
         Self {
             clock: Clock::System,
@@ -51,7 +51,7 @@ impl Options {
         }
     }
 
-    /// Uses the builder's `replicas`, or else those of the URL.
+    /// Keeps the builder's `replicas`. If the builder has none, uses `replicas` from the URL.
     #[cfg(feature = "redis")]
     pub(super) fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {
         self.replicas = self.replicas.or(replicas);

@@ -7,7 +7,7 @@ use super::kept::Record;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 
-/// Identifies a request, to match its reply.
+/// Identifies a request, so that its reply can be matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct OpId(pub(crate) u64);
 
@@ -16,8 +16,8 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// The engine tries again after this long without an answer. The store should then replace the
-    /// connection if it has answered nothing since.
+    /// Time after which the engine retries the request if there is no answer. The store should then
+    /// replace the connection, if no answer has arrived on it since the request.
     pub(crate) patience: Duration,
 }
 
@@ -25,37 +25,38 @@ pub(crate) struct Request {
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Take(Take),
-    /// Takes all of these keys or none, each like [`TakeKind::Lock`] but without a queue and
-    /// without reserved fences. The answer is [`Reply::AcquiredAll`](super::Reply::AcquiredAll),
+    /// Takes either all of these keys or none. Each is taken like a [`TakeKind::Lock`], but without
+    /// a queue and without reserved fences. The answer is
+    /// [`Reply::AcquiredAll`](super::Reply::AcquiredAll),
     /// [`Reply::HeldAmong`](super::Reply::HeldAmong) or [`Reply::Apart`](super::Reply::Apart).
     TakeAll {
-        /// Each key once, with its token.
+        /// The keys, all different, each with its token.
         keys: Vec<(FullKey, Token)>,
         ttl: Duration,
         /// See [`Take::function`].
         function: &'static str,
     },
-    /// Sets the time to live of each key that carries its token to its full ttl.
+    /// Extends each key that carries its token to the full ttl.
     Keep {
         renewals: Vec<Renewal>,
-        /// True for shares: each token keeps its unexpired share. If the token has the whole lock,
-        /// the lock becomes an unbounded share.
+        /// True for shares: the store extends each token's share, unless the share has expired. If
+        /// the token has the whole lock, the lock becomes an unbounded share.
         shares: bool,
     },
     Give(Give),
     /// Removes this process from the queue of `key`. If the key was handed to this process, the
-    /// store gives it to the next process in the queue.
+    /// store hands it to the next process in the queue.
     Leave {
         key: FullKey,
     },
-    /// Removes all results kept for `key`, of every function.
+    /// Removes the results kept for `key`, of all functions.
     Forget {
         key: FullKey,
     },
-    /// Replaces the token `from` of `key` by `token`, and renews the full ttl, if the key carries
-    /// either token. The fence stays the same. The answer is
-    /// [`Reply::Acquired`](super::Reply::Acquired) or [`Reply::Gone`](super::Reply::Gone), or
-    /// [`Reply::Held`](super::Reply::Held) while a transaction pins the lock.
+    /// If the key carries `from` or `token`, sets its token to `token` and its lease to the full
+    /// ttl. The fence stays the same. The answer is [`Reply::Acquired`](super::Reply::Acquired) or
+    /// [`Reply::Gone`](super::Reply::Gone), or [`Reply::Held`](super::Reply::Held) while a database
+    /// transaction holds the lock.
     Adopt {
         key: FullKey,
         from: Token,
@@ -72,7 +73,8 @@ pub(crate) struct Take {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
-    /// Annotated function of the call. The store writes it into the key's value, for operators.
+    /// Path of the annotated function that makes the call, if there is one. The store writes it
+    /// into the key's value, for operators.
     pub(crate) function: &'static str,
     /// True if the store queues this process when another process has the key.
     pub(crate) queue: bool,
@@ -84,36 +86,37 @@ pub(crate) struct Take {
 pub(crate) enum TakeKind {
     /// The whole lock.
     Lock {
-        /// Number of fences that the store reserves after the first. With them, this process can
-        /// give the key to its next calls without a request.
+        /// Number of fences that the store reserves in addition to the first. With them, this
+        /// process can give the key to its next calls without a request.
         reserved_fences: u32,
     },
     /// A share. It is available if the key is free, was handed to this process, or is shared and
-    /// has room. A token that has a share gets it again.
+    /// `limit` permits one more share. A token that already has a share gets it again.
     Share {
-        /// Maximum number of shares, including this one; 0 for no bound. Calls with other bounds
-        /// share the key too. Bounded and unbounded shares exclude each other.
+        /// Maximum number of shares, including this one; 0 for no limit. Calls with other limits
+        /// share the key too. Shares with a limit and shares without one exclude each other.
         limit: u32,
     },
-    /// The whole lock without reserved fences, unless a result is kept for the key and the
-    /// function. That result is the answer even if the key is held, or was handed to this process,
-    /// and it changes nothing.
+    /// A kept result, if there is one for the key and the function, or else the whole lock without
+    /// reserved fences. A kept result is returned even if the key is held, or was handed to this
+    /// process. In that case the request changes nothing.
     Recall,
 }
 
-/// Gives up `key`, or the share of it that `token` has, if it carries `token`.
+/// Gives up `key`, or the share that `token` has in it, if the key carries `token`.
 #[derive(Debug, Clone)]
 pub(crate) struct Give {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// Keeps the key, or the share, for this long instead of removing it. A share ends then
-    /// regardless of its remaining lease, and its token no longer has it. The store does not give
-    /// the key to the first process in the queue, but notifies that process to ask again.
+    /// Keeps the key, or the share, for this long instead of removing it. A kept share ends after
+    /// this time even if its lease was longer. It no longer belongs to its token. The store does
+    /// not hand a kept key to the first process in the queue. It notifies that process to repeat
+    /// its request.
     pub(crate) keep: Option<Duration>,
-    /// True if the key must stay free for [`PAUSE`](super::PAUSE) although processes queue for it,
-    /// so that clients that know no queue can take it. Ignored for a share.
+    /// True if the key must stay free for [`PAUSE`](super::PAUSE) although processes queue for it.
+    /// Then clients that do not use the queue can take it. Ignored for a share.
     pub(crate) makes_way: bool,
-    /// Requests with this token that take the key and whose outcome is unknown; see
+    /// Earlier requests that take the key with this token, and whose outcome is unknown. See
     /// [`Reply::Released::ordered`](super::Reply::Released::ordered).
     pub(crate) after: Vec<OpId>,
     pub(crate) kind: GiveKind,
@@ -124,9 +127,10 @@ pub(crate) struct Give {
 pub(crate) enum GiveKind {
     /// The whole lock.
     Lock,
-    /// The share, or the whole lock.
+    /// The token's share, or the whole lock if the token has that.
     Share,
-    /// The whole lock. If the key carries the token, the store keeps the record in the same step.
+    /// The whole lock. If the key carries the token, the store also stores the record, in the same
+    /// step.
     Record(Arc<Record>),
 }
 
@@ -139,7 +143,7 @@ pub(crate) struct Renewal {
 }
 
 impl Take {
-    /// Returns a request for a whole lock, without a queue and without reserved fences.
+    /// Returns a request for the whole lock, without a queue and without reserved fences.
     pub(crate) fn lock(key: FullKey, token: Token, ttl: Duration, function: &'static str) -> Self {
         Self {
             key,
@@ -153,7 +157,7 @@ impl Take {
 }
 
 impl TakeKind {
-    /// Returns the number of fences that the store reserves after the first.
+    /// Returns the number of fences that the store reserves in addition to the first.
     pub(crate) fn reserved_fences(self) -> u32 {
         match self {
             Self::Lock { reserved_fences } => reserved_fences,
@@ -163,7 +167,8 @@ impl TakeKind {
 }
 
 impl Give {
-    /// Returns a request that gives up a lock now, regardless of other requests.
+    /// Returns a request that removes the lock instead of keeping it, and refers to no earlier
+    /// requests.
     pub(crate) fn now(key: FullKey, token: Token, kind: GiveKind) -> Self {
         Self {
             key,
@@ -193,7 +198,7 @@ impl Op {
         one.into_iter().chain(several).chain(renewals)
     }
 
-    /// True if the store may take keys because of this request.
+    /// True if this request can make the store give keys to this process.
     pub(crate) fn takes(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! The schemes of URLs, and the store that each one names.
+//! URL schemes, and the store for each of them.
 
 use super::backend::Target;
 #[cfg(feature = "redis")]
@@ -17,11 +17,11 @@ use super::url_options;
 use super::zookeeper;
 use crate::error::LockError;
 
-/// The forms of URL, for error texts.
+/// The accepted forms of a URL, for error texts.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix`, `etcds://…`, `zookeeper://host[:port],…/chroot` or `memory://`";
 
-/// Defines `backend`, which reads a URL by its scheme. Each line has the schemes of a backend, its
-/// type, and the feature that it needs.
+/// Defines `backend`, which parses a URL according to its scheme. Each line has the schemes of a
+/// backend, the backend's type, and the required feature.
 macro_rules! backends {
     ($($schemes:pat => $backend:path, $feature:tt;)+) => {
         fn backend(scheme: &str, url: &str) -> Option<Result<Target, LockError>> {
@@ -53,11 +53,11 @@ backends! {
     "zookeeper" | "zookeepers" => zookeeper::address::Address, "zookeeper";
 }
 
-/// The schemes with TLS.
+/// The schemes that need the feature `tls`.
 const ENCRYPTED: [&str; 4] = ["rediss", "rediss-sentinel", "rediss-cluster", "etcds"];
 
 impl Target {
-    /// Reads `url`. No error text contains the URL, because it may hold a password.
+    /// Parses `url`. No error text contains the URL, because it may contain a password.
     ///
     /// White space around the URL is ignored, because a URL from a file often ends with a line
     /// break.
@@ -101,8 +101,8 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
     ))
 }
 
-/// True if all characters may occur in a scheme (RFC 3986, section 3.1). Credentials before the
-/// scheme contain others.
+/// True if all characters may occur in a scheme (RFC 3986, section 3.1). The check rejects a text
+/// with credentials before the scheme, because they contain `:` or `@`.
 fn is_scheme(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Fails if a URL with a line break at its end, as from a file, names no store. Also fails if
-    /// an IPv6 address is shown so that its port cannot be distinguished.
+    /// Fails if a URL with a line break at its end, as read from a file, is refused. Also fails if
+    /// an IPv6 address is shown without brackets, so that its port cannot be recognized.
     #[test]
     fn urls_are_trimmed_and_ipv6_addresses_bracketed() {
         for url in [
@@ -160,7 +160,8 @@ mod tests {
         }
     }
 
-    /// Fails if a log shows credentials as a part of a path.
+    /// Fails if credentials before the path are accepted as a part of the path, and then shown in
+    /// logs.
     #[test]
     #[cfg(feature = "redis")]
     fn credentials_of_a_unix_socket_are_not_in_its_path() {
@@ -169,8 +170,8 @@ mod tests {
         assert!(Target::parse("redis+unix:///run/a%40b.sock?user=u&pass=p@q").is_ok());
     }
 
-    /// Fails if a URL with TLS is refused without the name of the feature that it needs, or is
-    /// refused where that feature is on.
+    /// Fails if the refusal of a URL with TLS does not name the required feature. Also fails if
+    /// such a URL is refused although the feature is on.
     #[test]
     fn tls_urls_need_their_feature() {
         for (scheme, rest) in [

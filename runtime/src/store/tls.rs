@@ -21,20 +21,20 @@ mod config;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
-/// The authorities to trust and the certificate to present, or a whole configuration, from the
-/// builder. `Debug` shows none of them.
+/// The trusted authorities and the pool's own certificate, as set on the builder. `Debug` shows
+/// neither.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
-    /// Trusted instead of the system's authorities.
+    /// PEM of the authorities that are trusted instead of the system's.
     pub(crate) ca: Option<Vec<u8>>,
-    /// Certificate and key.
+    /// PEM of the pool's certificate, and PEM of its private key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// Configuration of the program, instead of `ca` and `client`.
     #[cfg(feature = "tls")]
     pub(crate) given: Option<Arc<ClientConfig>>,
     /// The TLS configuration. The first connection builds it, because reading the system's
-    /// authorities takes long. A pool opens that connection before it has an engine. The
-    /// certificates do not change after that.
+    /// authorities takes long. A pool opens that connection before it has an engine, so the engine
+    /// never waits for the read. Later connections use the same certificates.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -57,8 +57,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Refuses certificates for a store without TLS. Otherwise the user would rely on a protection
-    /// that does not exist.
+    /// Fails if certificates are set, for a store without TLS. Otherwise the user would rely on a
+    /// protection that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -76,7 +76,7 @@ impl Tls {
     any(feature = "redis", feature = "postgres", feature = "etcd")
 ))]
 impl Tls {
-    /// Refuses certificates that cannot be read as PEM, or that a given configuration would ignore.
+    /// Fails if a certificate cannot be read as PEM.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if self.is_given() && !self.has_no_certificates() {
             return Err(LockError::config(
@@ -96,7 +96,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates, without the configuration that all clones share.
+    /// Returns the same certificates without a built configuration, so that they can be used with
+    /// another `proof`. Clones share the built configuration.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
@@ -108,8 +109,8 @@ impl Tls {
 
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 impl Tls {
-    /// Returns the TLS configuration of all connections. Only the first call builds it, so a store
-    /// must pass the same `proof` each time. A given configuration verifies servers itself.
+    /// Returns the TLS configuration for all connections. The first call builds it, so a store must
+    /// pass the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(given) = &self.given {
             return Ok(Arc::clone(given));
@@ -122,7 +123,7 @@ impl Tls {
     }
 }
 
-/// True if `pem` has a certificate. A text without one would make an authority that trusts no
+/// True if `pem` contains a certificate. With a text that contains none, the pool would trust no
 /// server.
 #[cfg(all(
     feature = "tls",

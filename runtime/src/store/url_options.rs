@@ -12,7 +12,7 @@ pub(crate) struct UrlOptions<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
-/// Splits a URL into the URL without its options, and the options.
+/// Splits a URL into the part before its options, and the options.
 pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
     let (base, text) = url.split_once('?').unwrap_or((url, ""));
     let pairs = text
@@ -51,7 +51,7 @@ pub(crate) fn authority(host: &str, port: u16) -> String {
 }
 
 impl<'a> UrlOptions<'a> {
-    /// Removes the option `name` and returns its value. If it is given twice, the last value
+    /// Removes the option `name` and returns its value. If the URL has it twice, the last value
     /// counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;
@@ -64,7 +64,7 @@ impl<'a> UrlOptions<'a> {
         value
     }
 
-    /// Returns the remaining options as the end of a URL.
+    /// Returns the remaining options, in the form in which they end a URL.
     pub(crate) fn rest(&self) -> String {
         let mut rest = String::new();
         for (name, value) in &self.pairs {
@@ -74,15 +74,15 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Refuses the remaining options, except those in `left`. `known` lists all options of the
-    /// store.
+    /// Fails if options remain, other than those in `left`. `known` lists all options of the store,
+    /// for the error text.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
-        // The error shows the name only if it looks like one, because a password with a `?` in it
-        // also ends up here.
+        // The error shows the name only if it looks like an option, because a password with a `?`
+        // in it also ends up here.
         let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();

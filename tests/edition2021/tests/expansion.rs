@@ -2,6 +2,6 @@
 #![deny(warnings)]
 #![warn(rust_2021_compatibility, rust_2024_compatibility)]
 
-#[rustfmt::skip] // They are formatted by the edition of their own crate.
+#[rustfmt::skip] // The edition of `leasehold-tests` determines the format of these files.
 #[path = "../../tests/expansion/main.rs"]
 mod cases;

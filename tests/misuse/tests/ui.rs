@@ -1,5 +1,5 @@
-//! The compiler's message for each mistake. The expected texts belong to the toolchain of
-//! `rust-toolchain.toml`; `TRYBUILD=overwrite cargo test -p leasehold-misuse` writes them again.
+//! Checks the compiler's message for each mistake. The expected texts belong to the toolchain of
+//! `rust-toolchain.toml`. `TRYBUILD=overwrite cargo test -p leasehold-misuse` writes them again.
 
 #[test]
 fn every_mistake_is_explained() {

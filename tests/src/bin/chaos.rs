@@ -133,7 +133,8 @@ fn check(file: &std::path::Path) -> bool {
     }
 }
 
-/// Number of scenarios that run at a time; they wait most of the time.
+/// Number of scenarios that run at the same time. More than one, because a scenario waits most of
+/// the time.
 const PLAYED_AT_ONCE: usize = 4;
 
 fn bugs(options: &Full) -> bool {
@@ -170,7 +171,8 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
-/// Plays the scenario with and without the bug. Returns `true` if the bug is caught, and its row.
+/// Runs the scenario with and without the bug. Returns `true` if the bug is caught, and the row of
+/// the table.
 fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let program = program();
     let bad = case.play(&program, folder, true);
@@ -246,7 +248,7 @@ impl Plan {
             .pop_front()
     }
 
-    /// Plays all groups. `time` is the length of the whole run, and `rest` returns the remaining
+    /// Runs all groups. `time` is the length of the whole run, and `rest` returns the remaining
     /// time.
     fn play(
         &self,

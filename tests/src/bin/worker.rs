@@ -57,8 +57,8 @@ fn main() {
     }
 }
 
-/// Lets one body return for each line of standard input. At the end of the input the test is gone,
-/// so the process exits.
+/// Lets one body return for each line of standard input. The input ends when the test process ends,
+/// so the process then exits.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();
@@ -195,7 +195,7 @@ async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Reports when the body begins and when it ends, however it ends.
+/// Reports when the body begins and when it ends, for any reason.
 struct Section;
 
 impl Section {

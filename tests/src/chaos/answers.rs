@@ -11,7 +11,7 @@ use super::errand::Errand;
 use super::job::Work;
 use crate::oracle::Note;
 
-/// The result of a body, which later calls get as well.
+/// The result of a body. Later calls get the same result.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Answer {
     /// Number of the body that returned this answer.
@@ -39,8 +39,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         }
     };
     let (answer, replayed) = watch_replays(call).await;
-    // The answer is `None` only for a kept error. No call may get a kept error, so the note then
-    // names body 0.
+    // The answer is `None` only for a kept error. An error must never be kept, so the note then
+    // names body 0, which the oracle reports as a wrong answer.
     let answer = answer?.unwrap_or(Answer {
         ran: 0,
         from: 0,
@@ -58,8 +58,9 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Makes calls without a watchdog. A kept result belongs to the path of a function, which here
-/// consists of the module and the function's name. So [`Renewed`] shares the results.
+/// Makes calls without a watchdog. A kept result belongs to the path of a function. Without the
+/// type, the path of this function equals the path of [`Renewed`]'s function, so both share their
+/// results.
 struct Plain;
 
 impl Plain {

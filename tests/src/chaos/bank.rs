@@ -1,8 +1,8 @@
 //! The tables of requirement 36, the transactions on them, and the SQL that finds a lost update.
 //!
-//! A transaction reads the last number of its key and commits the next one. An even key is read
-//! from its counter. An odd key is read from the commits themselves, so no isolation level has a
-//! row in which two of its transactions meet.
+//! A transaction reads the last number of its key and commits the next number. For an even key, the
+//! last number is in a counter. For an odd key, it is computed from the commits. So two
+//! transactions on an odd key never write the same row, at any isolation level.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub(super) struct Deal {
     pub(super) pause: Duration,
 }
 
-/// Counts of a run that SQL cannot provide.
+/// Counts of a run that SQL cannot compute.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Transactions with `LH001`, `40001` or `40P01`.
@@ -50,7 +50,7 @@ pub(super) struct Counts {
 /// The tables and the clients of an application.
 pub(super) struct Bank {
     database: Database,
-    /// The network of the clients that commit in one phase.
+    /// The proxy for the clients that commit in one phase.
     pub(super) proxy: Proxy,
     idle: Mutex<VecDeque<Client>>,
     pub(super) counts: Counts,
@@ -86,7 +86,7 @@ impl Bank {
         self.database.probe("lock:")
     }
 
-    /// Commits in one phase, over the network. Counts a refusal or a missing answer.
+    /// Commits in one phase, through the proxy. Counts a refusal or a missing answer.
     pub(super) async fn commit(self: Arc<Self>, deal: Deal) {
         let ended = tokio::time::timeout(PATIENCE, async {
             let over = self.database.url_over(self.proxy.address());
@@ -99,8 +99,8 @@ impl Bank {
             let transaction = transaction.start().await?;
             write(&transaction, &deal).await?;
             transaction.commit().await?;
-            // Only clients with a completed transaction are reused. Any other client closes on
-            // drop.
+            // Only clients with a completed transaction are reused. Any other client is dropped,
+            // which closes its connection.
             self.idle().push_back(client);
             Ok(())
         });
@@ -110,7 +110,8 @@ impl Bank {
         }
     }
 
-    /// Prepares a transaction. It is committed a little later, even if the caller goes away.
+    /// Prepares a transaction. The second phase commits it a little later, even if the caller is
+    /// dropped.
     pub(super) async fn prepare(self: Arc<Self>, deal: Deal) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let id = format!("deal-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -142,7 +143,7 @@ impl Bank {
                 self.counts.prepared.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            // The transaction was refused, or its first phase is still under way.
+            // Either the transaction was refused, or its first phase is not over yet.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -181,7 +182,7 @@ impl Bank {
         self.number("SELECT count(*) FROM commits")
     }
 
-    /// Returns the number of commits that repeat the number of an earlier one, by SQL.
+    /// Returns the number of commits that repeat the number of an earlier commit, by SQL.
     pub(super) fn lost(&self) -> u64 {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
@@ -201,7 +202,7 @@ impl Bank {
 }
 
 /// Starts the second phase of a commit on drop, so that it runs even if the caller of the first
-/// phase goes away.
+/// phase is dropped.
 struct SecondPhase {
     bank: Arc<Bank>,
     id: String,
@@ -224,7 +225,7 @@ async fn connect(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Reads the last number, and writes the next one.
+/// Reads the last number, and writes the next number.
 async fn write(transaction: &tokio_postgres::Transaction<'_>, deal: &Deal) -> Result<(), Error> {
     let verify = "SELECT leasehold.verify($1, $2)";
     if deal.verifies_first {

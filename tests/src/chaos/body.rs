@@ -23,7 +23,7 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// The call that a nesting body makes.
+/// The call that a body of the form `Nesting` makes.
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
@@ -110,7 +110,7 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // The leases are read before the clock.
+        // The leases are read before the clock, so that no deadline is from a renewal after `at`.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();
@@ -145,8 +145,8 @@ impl<'a> Body<'a> {
         self.errand.desk.history.note(note);
     }
 
-    /// Notes the poll if it began after a lease had ended, because the gate should have prevented
-    /// it.
+    /// Notes the poll if it began after the end of a lease. The gate, which checks the deadline
+    /// before each poll of the body, should have prevented such a poll.
     fn polled(&self) {
         let began = self.errand.began.load(Ordering::Relaxed);
         for stake in &self.stakes {
@@ -176,13 +176,13 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Makes two concurrent nested calls, which take turns.
+    /// Makes two concurrent nested calls, which run one after the other.
     async fn nest(&self) {
         let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
-        // After a refused or lost call the body goes on, and the gate notices the loss.
+        // After a refused or lost nested call the body continues, and its gate detects the loss.
         let _ = tokio::join!(nested(), nested());
-        // Both calls may have ended in one poll of this body. The yield lets the gate check the
-        // lease before the next poll.
+        // Both nested calls may have ended in one poll of this body. The yield lets the gate check
+        // the lease before the next poll.
         tokio::task::yield_now().await;
     }
 
@@ -195,7 +195,7 @@ impl<'a> Body<'a> {
             Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
             Work::Stay { ms, .. } => {
                 let until = now() + ms * 1_000_000;
-                // A guard has no gate, so the body checks the lease.
+                // A guard has no gate, so the body itself checks the lease.
                 while now() < until && (self.is_gated() || self.lock.check().is_ok()) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -227,7 +227,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Commits the order, and then has other work before the release.
+    /// Commits the order, and then waits before the release.
     async fn order(&self, pause: Duration) {
         let orders = self.errand.desk.orders.as_ref();
         let orders = orders.expect("a job that makes orders has a table");

@@ -1,4 +1,4 @@
-//! The annotated functions of a worker process: one for each way to hold a lock.
+//! The annotated functions of a worker process: one for each combination of options.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::oracle::{Mode, Note};
 /// Number of permits. Must equal the number in the attribute of [`place`].
 pub(super) const PLACES: u32 = 3;
 
-/// Makes the call and notes how it ended.
+/// Makes the call and notes its end.
 pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
     let key = errand.key().to_owned();
@@ -35,7 +35,8 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
             wait: nanos(wait),
         }),
         Ok(()) => {}
-        // The store does not answer. The sleep gives it some time, because calls may run in a loop.
+        // The store does not answer. The pause keeps calls in a loop from repeating their requests
+        // at once.
         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
     }
 }
@@ -173,8 +174,8 @@ async fn by_hand(errand: Errand) -> Result<(), LockError> {
     ended.and(guard.release().await)
 }
 
-/// Takes the lock as a guard, since only a guard can be downgraded. A guard has no gate, so the
-/// body checks the lease itself.
+/// Takes the lock as a guard, because only a guard can be downgraded. A guard has no gate, so the
+/// body itself checks the lease.
 async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
     if watchdog {

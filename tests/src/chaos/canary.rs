@@ -16,8 +16,8 @@ const KEPT: usize = 1_000_000;
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Another subscriber may be installed already. Then the count of texts stays zero, which
-        // the requirement reports.
+        // If another subscriber is already installed, the count of texts stays zero, which the
+        // requirement reports.
         let _ = tracing::subscriber::set_global_default(Ear);
         let _ = metrics::set_global_recorder(Ear);
     });

@@ -12,12 +12,12 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// Time limit for a worker to end after it was asked to, network faults included.
+/// Time limit for a worker to end after the request to end, even during network faults.
 const END: Duration = Duration::from_secs(25);
 
-/// Settings of glibc's allocator for a process whose resident pages are measured. Freed memory
-/// returns to the system at once, and all threads share one heap. Otherwise each thread keeps the
-/// pages of its peak, in steps of 132 KiB.
+/// Settings of glibc's allocator for a process whose resident memory is measured. Freed memory
+/// returns to the system at once, and all threads share one heap. Without these settings, each
+/// thread would keep the pages of its peak, in steps of 132 KiB.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),
@@ -42,7 +42,7 @@ impl Crew {
     ///
     /// Panics if the folder cannot be created.
     pub fn new(program: &Path, folder: &Path, what: &str, seed: u64) -> Self {
-        // The folder may not exist.
+        // The folder may not exist, so an error is ignored.
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder.join("ledger")).expect("a folder can be made");
         let history = History::open(&folder.join("history.jsonl"));
@@ -77,7 +77,7 @@ impl Crew {
         }
     }
 
-    /// Starts a process for a job. `bug` names a seeded bug for it, if any.
+    /// Starts a process for a job. `bug` is the name of a seeded bug for the process, if any.
     ///
     /// # Panics
     ///
@@ -107,8 +107,8 @@ impl Crew {
         }
     }
 
-    /// Starts a process, and calls `prepare` after the process has connected and before its first
-    /// call.
+    /// Starts a process. After the process has connected, calls `prepare` and then allows the
+    /// process to make its first call.
     ///
     /// # Panics
     ///
@@ -129,7 +129,7 @@ impl Crew {
         self.history.note(note);
     }
 
-    /// Notes a fault.
+    /// Records an injected fault in the history.
     pub fn fault(&self, kind: &str) {
         self.note(&Note::Fault {
             kind: kind.to_owned(),
@@ -172,9 +172,9 @@ impl Crew {
         self.history.path()
     }
 
-    /// Removes all files. Intended for a history without violations.
+    /// Removes all files. Use this for a history without violations.
     pub fn remove(self) {
-        // A remaining folder does no harm, as it is temporary.
+        // An error is ignored, because the folder is temporary.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -202,8 +202,8 @@ impl Hand {
         self.input = None;
     }
 
-    /// Asks the process to end, waits for its end, and kills it after a time limit. Returns true if
-    /// the process ended successfully.
+    /// Requests the process to end, waits for its end, and kills it after a time limit. Returns
+    /// true if the process ended successfully.
     pub fn finish(&mut self) -> bool {
         self.ask_to_end();
         let ended = wait::try_until(END, || self.has_ended()).is_some();

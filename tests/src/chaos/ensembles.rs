@@ -14,13 +14,14 @@ use crate::zookeeper::{Network, Settings, Zookeeper};
 /// Prefix of all locks.
 const PREFIX: &str = "chaos";
 
-/// The longest session that ZooKeeper allows, enough for the longest ttls of the requirements.
+/// The longest session that ZooKeeper allows. It is enough for the longest ttls of the
+/// requirements.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A cluster whose members can be made to fail.
 pub(super) enum Ensemble {
     Etcd(Vec<Etcd>),
-    /// The servers, and the network between them if there are several.
+    /// The servers, and the proxies between them if there are several servers.
     Zookeeper(Vec<Zookeeper>, Option<Network>),
 }
 
@@ -29,15 +30,15 @@ pub(super) enum Ensemble {
 pub(super) struct Times {
     /// Duration of the session for a ttl of four seconds.
     pub(super) session: Duration,
-    /// Time between the end of a session and the moment when the leader notices it.
+    /// Time between the end of a session and its detection by the leader.
     pub(super) noticed: Duration,
-    /// The longest time for which a lock may stay without a call, with a ttl of one second and a
-    /// failing network.
+    /// The longest time for which the lock of a dropped call may remain, with a ttl of one second
+    /// and a failing network.
     pub(super) orphan: Duration,
 }
 
 impl Ensemble {
-    /// Starts a cluster of this many members, with a network for faults between each two members.
+    /// Starts a cluster of this many members, with a proxy between each two members.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {
@@ -58,16 +59,16 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2 s, and the leader notices its end within a second. If the
-                // session goes on instead, its client has a connection and tries the removal each
+                // The session lasts 2 s, and the leader detects its end within a second. If the
+                // session continues instead, its client is connected and retries the removal each
                 // second.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2.5 s, and the leader notices its end within half a second. If
-                // the session goes on instead, its client opens another connection after a second
+                // The session lasts 2.5 s, and the leader detects its end within half a second. If
+                // the session continues instead, its client opens another connection after a second
                 // of silence.
                 orphan: Duration::from_secs(6),
             },
@@ -172,8 +173,8 @@ impl Ensemble {
         }
     }
 
-    /// Drops everything that the other members send to this member, so it answers none of their
-    /// requests. Clients still reach it.
+    /// Drops everything that the other members send to this member, so that this member answers
+    /// none of their requests. Clients still reach it.
     pub(super) fn cut_off(&self, member: usize) {
         match self {
             Self::Etcd(servers) => servers[member].network().set(Flow::BlackHole),

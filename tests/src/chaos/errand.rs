@@ -22,7 +22,7 @@ pub(super) struct Desk {
     pub(super) orders: Option<Orders>,
 }
 
-/// One call.
+/// One call of an annotated function, with its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Errand {
     pub(super) desk: Arc<Desk>,
@@ -36,7 +36,7 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// Start of the current poll of the whole call. It is read before the lock's gate.
+    /// Start of the current poll of the whole call, read before the gate checks the deadline.
     pub(super) began: Arc<AtomicU64>,
     /// Number of the body whose lock this nested call enters.
     pub(super) within: Option<u64>,

@@ -1,4 +1,4 @@
-//! Faults from a seed, for a worker process, its network and its server.
+//! Faults for a worker process, its network and its server, chosen from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,26 +11,26 @@ use crate::random::Random;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
-/// A worker process, and the networks between it and the store's servers, if any.
+/// A worker process, and the proxies between it and the store's servers, if there are any.
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
-    /// One proxy for each server. A network fault hits one of them.
+    /// One proxy for each server. A network fault hits one of the proxies.
     pub(super) proxies: &'a [Proxy],
     pub(super) spans: Spans,
-    /// The ttl of the process's locks. Some faults are shorter than the ttl, others longer.
+    /// The ttl of the process's locks. Some faults are shorter than the ttl, and others are longer.
     pub(super) ttl: Duration,
     /// The longest pause between two faults.
     pub(super) pause: Duration,
     /// True if the process may be killed.
     pub(super) mortal: bool,
-    /// Set to end the schedule.
+    /// True once the schedule of faults must end.
     pub(super) over: &'a AtomicBool,
 }
 
 /// Durations of faults.
 pub(super) struct Spans {
     pub(super) random: Random,
-    /// True if every fault lasts as long as it may.
+    /// True if every fault must have its longest duration.
     pub(super) longest: bool,
 }
 
@@ -76,8 +76,8 @@ impl<'a> Lane<'a> {
         hand
     }
 
-    /// Injects every fault except the kill once, each for as long as it may last. One of them stops
-    /// the process for longer than all its leases.
+    /// Injects every fault except the kill once, each for its longest duration. One of the faults
+    /// stops the process for longer than all its leases.
     pub(super) fn each(&mut self, hand: &mut Hand) {
         self.spans.longest = true;
         for kind in (0..self.kinds()).filter(|kind| *kind != KILL) {
@@ -156,7 +156,8 @@ impl<'a> Lane<'a> {
                 proxy.lose_replies(verb, 1 + random.below(3), after);
             }
             _ => {
-                // These requests arrive after their client has gone.
+                // Requests that are still on their way arrive after their client has closed the
+                // connection.
                 proxy.set(delay);
                 std::thread::sleep(jitter);
                 self.crew.fault("requests outlive their connection");
@@ -174,7 +175,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// A server that faults hit.
+/// A server with injected faults.
 pub(super) struct Struck<'a> {
     pub(super) crew: &'a Crew,
     pub(super) server: &'a mut Server,
@@ -192,7 +193,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Injects every fault except full memory once, each for as long as it may last, with pauses.
+    /// Injects every fault except full memory once, each for its longest duration, with pauses.
     pub(super) fn each(&mut self, pause: Duration) {
         for kind in [0, 2, 4, 7] {
             self.spans.longest = false;
@@ -251,6 +252,6 @@ pub(super) fn kill_clients(server: &Server) {
 
 fn send(server: &Server, command: &redis::Cmd) {
     let probe = RedisProbe::connect(&server.url());
-    // The connection of this command may be among the killed ones.
+    // An error is ignored, because the command may end its own connection.
     let _ = probe.try_run::<redis::Value>(command);
 }

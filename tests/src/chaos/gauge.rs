@@ -1,4 +1,5 @@
-//! Readings that a running worker reports: the size of its heap, and the number of begun bodies.
+//! Readings that a running worker reports: the size of its heap, and the number of its bodies that
+//! have begun.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,8 +29,8 @@ pub(super) fn record(file: PathBuf, heap: fn() -> usize) {
                 sections: body::begun(),
             };
             let text = serde_json::to_string(&reading).expect("a reading is JSON");
-            // The file is renamed into place, so that it appears whole or not at all. Without a
-            // file the reader reports missing readings.
+            // The file is renamed into place, so that the reader never finds a half-written file.
+            // Errors are ignored here, because the reader reports a missing file.
             let _ = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file));
             std::thread::sleep(STEP);
         }

@@ -1,4 +1,4 @@
-//! The environment of a requirement: its store, its size, its folder.
+//! The environment of a requirement: its store, its size and its folder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use crate::wait;
 /// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// The numbers of the requirements.
+    /// The numbers that the requirements name.
     Full,
-    /// A part of these numbers that the test suite can afford.
+    /// Smaller numbers, for the test suite.
     Small,
 }
 
@@ -51,7 +51,7 @@ pub struct Ground {
 /// One line of the requirement list.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// Its number in the list.
+    /// The number of the requirement in the list.
     pub number: u8,
     /// The requirement's text in the tables.
     pub what: &'static str,
@@ -63,7 +63,7 @@ pub struct Requirement {
 
 /// Stores of requirements that hold on Redis and in memory.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
-/// Stores of requirements that hold for sessions as well.
+/// Stores of requirements that also hold for locks that belong to sessions.
 pub(super) const EVERYWHERE: &[Store] = &[
     Store::Redis,
     Store::Memory,
@@ -93,7 +93,7 @@ impl Requirement {
 }
 
 impl Ground {
-    /// Returns the number that this run must reach.
+    /// Returns `full` or `small`, the number that this run must reach.
     pub(super) fn count(&self, full: u64, small: u64) -> u64 {
         match self.size {
             Size::Full => full,
@@ -101,7 +101,7 @@ impl Ground {
         }
     }
 
-    /// Returns a random source for one requirement.
+    /// Returns a random generator for one requirement.
     pub(super) fn random(&self, number: u64) -> Random {
         Random::new(self.seed.wrapping_mul(1_000).wrapping_add(number))
     }
@@ -117,7 +117,7 @@ impl Ground {
         crew
     }
 
-    /// Starts an empty store. A requirement of a deployment starts its own servers.
+    /// Starts an empty store. A requirement with its own deployment starts its servers itself.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);
@@ -174,8 +174,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Runs `lane` on several threads, which take numbers below `total` until none is left. Passes on
-/// the panic of a thread.
+/// Runs `lane` on several threads, which take numbers below `total` until no number is left. Passes
+/// on the panic of a thread.
 pub(super) fn on_threads(
     threads: u64,
     total: u64,

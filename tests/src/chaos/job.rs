@@ -15,12 +15,12 @@ pub struct Job {
     pub history: PathBuf,
     /// The folder of the counters.
     pub ledger: PathBuf,
-    /// The seed of its random choices.
+    /// The seed of the process's random choices.
     pub seed: u64,
     /// Time limit of one request, in milliseconds.
     pub io_timeout_ms: u64,
-    /// Milliseconds of unbroken use after which its pools leave a key free, so that other clients
-    /// can take it. `None` for the default.
+    /// Milliseconds of unbroken use after which the process's pools leave a key free, so that other
+    /// clients can take the key. `None` for the default.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
     /// Base path of two files. After connecting, the process creates the file with the ending
@@ -28,20 +28,20 @@ pub struct Job {
     pub gate: Option<PathBuf>,
     /// The file to which the process writes the size of its heap.
     pub gauge: Option<PathBuf>,
-    /// Number of worker threads of its runtime.
+    /// Number of worker threads of the process's runtime.
     pub threads: usize,
-    /// True if its threads have the greatest nice value.
+    /// True if the process's threads have the greatest nice value.
     pub idle: bool,
-    /// True if all lanes share the pool of the first.
+    /// True if all lanes share the pool of the first lane.
     #[serde(default)]
     pub one_pool: bool,
-    /// A fault of the process's log or of its metrics.
+    /// A fault of the process's log or of its metrics, if any.
     pub telemetry: Option<Telemetry>,
-    /// The lanes, which run side by side.
+    /// The lanes, which run concurrently.
     pub lanes: Vec<Lane>,
 }
 
-/// A log or a recorder of metrics, which the user has given the process.
+/// A fault of the log or of the recorder of metrics that the user has installed in the process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Telemetry {
     /// The log or the recorder.
@@ -64,17 +64,17 @@ pub enum Outlet {
 /// A fault of the log or the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
-    /// It writes to a full pipe, which nobody reads for some time.
+    /// The log or recorder writes to a full pipe, which nobody reads for some time.
     Blocks {
         /// The time for which nobody reads the pipe, in milliseconds.
         for_ms: u64,
     },
-    /// It panics once.
+    /// The log or recorder panics once.
     Panics,
 }
 
 impl Telemetry {
-    /// Returns the fault in words.
+    /// Returns the name of the fault, for results.
     pub fn name(&self) -> String {
         let outlet = match self.outlet {
             Outlet::Log => "log",
@@ -87,18 +87,18 @@ impl Telemetry {
     }
 }
 
-/// Calls of an annotated function, one after the other, over the lane's pool.
+/// Calls of an annotated function by one or more tasks, over the lane's pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
-    /// The keys. Each call takes a random one, unless `in_turn`.
+    /// The keys. Each call takes a random key, unless `in_turn` is set.
     pub keys: Vec<String>,
-    /// True if each copy has a fixed key: the first copy the first key, and so on.
+    /// True if each copy has a fixed key: the first copy has the first key, and so on.
     pub in_turn: bool,
-    /// Number of tasks that make these calls concurrently, over one pool.
+    /// Number of tasks ("copies") that make these calls concurrently, over one pool.
     pub copies: u32,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
-    /// The longest time to queue, in milliseconds.
+    /// The longest time to wait in the queue, in milliseconds.
     pub wait_ms: u64,
     /// True if the lease is renewed.
     pub watchdog: bool,
@@ -110,7 +110,7 @@ pub struct Lane {
     pub fails: bool,
     /// The work inside the lock.
     pub work: Work,
-    /// Number of calls of each copy; 0 for as long as the process lives.
+    /// Number of calls of each copy; 0 for calls until the process ends.
     pub times: u64,
     /// One in this many calls is dropped within 20 ms; 0 means that no call is dropped.
     pub drop_one_in: u64,
@@ -150,7 +150,7 @@ impl Lane {
         }
     }
 
-    /// Returns the lane with another mode.
+    /// Returns the lane with another mode of its locks.
     #[must_use]
     pub fn held_as(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -171,7 +171,7 @@ impl Lane {
         }
     }
 
-    /// Returns the lane with this time to queue.
+    /// Returns the lane with this longest time in the queue.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }
@@ -202,7 +202,7 @@ pub enum Form {
     /// The call takes the lock as a guard, and releases the guard explicitly.
     ByHand,
     /// The call takes the lock as a guard, and downgrades it to a shared lock after the first work.
-    /// Then it reads the key twice.
+    /// Then the body reads the key's counter twice.
     Downgrading {
         /// The guard's `max_hold`, in milliseconds; 0 for none.
         max_hold_ms: u64,
@@ -212,7 +212,7 @@ pub enum Form {
 /// The work inside the lock.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum Work {
-    /// Reads the key's counter, sleeps, and writes one more.
+    /// Reads the key's counter, sleeps, and writes the value plus one.
     Count {
         /// The longest sleep, in microseconds.
         pause_us: u64,
@@ -234,8 +234,8 @@ pub enum Work {
         /// Duration of the wait, in milliseconds.
         ms: u64,
     },
-    /// Sells one item from the shop and stays forever. After the end of the lease, a task spawned
-    /// by the body tries to sell another item.
+    /// Sells one item from the shop and then stays inside forever. After the end of the lease, a
+    /// task spawned by the body tries to sell another item.
     Sell {
         /// True if the shop compares fences.
         checked: bool,

@@ -1,10 +1,10 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
 //! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
-//! Each step holds a file lock. The file keeps the greatest fence that it has seen, and refuses a
-//! writer with an older fence. It also refuses a writer after the end of the writer's lease. The
-//! reason is a process that stops during a poll: it finishes the poll after it resumes, and no lock
-//! can prevent that.
+//! Each step holds a file lock. The file stores the greatest fence that has read or written it, and
+//! refuses a writer with an older fence. It also refuses a writer after the end of the writer's
+//! lease. The reason is a process that is stopped during a poll: after it resumes, it finishes the
+//! poll, and no lock can prevent that.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -33,8 +33,8 @@ impl Ledger {
         Self(folder.to_owned())
     }
 
-    /// Reads the counter of `key` and records the fence. After this, a body with an older fence may
-    /// not write.
+    /// Reads the counter of `key` and records the fence. After this, a body with an older fence can
+    /// no longer write.
     pub(super) fn read(&self, key: &str, fence: u64) -> u64 {
         let file = self.lock(key);
         let (count, newest) = record(&file);
@@ -44,8 +44,8 @@ impl Ledger {
         count
     }
 
-    /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `reported` with the result
-    /// before any other process can read.
+    /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `reported` with the
+    /// result before any other process can read the counter.
     pub(super) fn write(
         &self,
         key: &str,
@@ -77,7 +77,7 @@ impl Ledger {
 
 fn record(file: &File) -> (u64, u64) {
     let mut bytes = [0; LENGTH];
-    // A new file is empty.
+    // A new file is empty, so it has no record yet.
     if file.read_exact_at(&mut bytes, 0).is_err() {
         return (0, 0);
     }

@@ -1,5 +1,5 @@
-//! Faults of the members of a cluster with sessions, and of the networks between it and a worker.
-//! They come one after another, from a seed.
+//! Faults of the members of a cluster whose locks belong to sessions, and of the networks between
+//! the cluster and a worker. The faults come one after another, chosen from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub(super) struct Members<'a> {
     pub(super) longest: Duration,
 }
 
-/// Number of kinds of faults. Kind 0 always replaces the leader.
+/// Number of kinds of faults. A fault of kind 0 always replaces the leader.
 const KINDS: u64 = 7;
 
 impl Members<'_> {
     /// Injects one fault after another while `goes_on` returns true. Each fault is healed before
-    /// the next one. The argument of `goes_on` is the number of times that another member became
-    /// the leader. Returns that number.
+    /// the next fault. The argument of `goes_on` is the number of times that another member became
+    /// the leader. Returns that number at the end.
     pub(super) fn run(&mut self, pause: Duration, mut goes_on: impl FnMut(u64) -> bool) -> u64 {
         let (mut changes, mut kind) = (0, 0);
         let mut leader = self.leader();
@@ -112,7 +112,7 @@ impl Members<'_> {
     }
 }
 
-/// The networks between one worker and each member.
+/// The proxies between one worker and each member.
 pub(super) struct Wires<'a> {
     pub(super) crew: &'a Crew,
     pub(super) pipes: &'a [Pipe],
@@ -120,12 +120,12 @@ pub(super) struct Wires<'a> {
     /// The longest duration of a fault, and the longest pause between two.
     pub(super) longest: Duration,
     pub(super) pause: Duration,
-    /// Set to end the schedule.
+    /// True once the schedule of faults must end.
     pub(super) over: &'a AtomicBool,
 }
 
 impl Wires<'_> {
-    /// Injects one fault after another, with pauses, and heals the last.
+    /// Injects one fault after another, with pauses. Also heals the last fault.
     pub(super) fn run(&mut self) {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.random.duration(self.pause));
@@ -135,7 +135,7 @@ impl Wires<'_> {
                 2 => ("black hole", Some(Flow::BlackHole)),
                 _ => ("replies swallowed", Some(Flow::LoseAnswers)),
             };
-            // The fault hits the network to one member, or the networks to all members.
+            // The fault hits the proxy of one member, or the proxies of all members.
             let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
             let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
             let struck = match self.pipes.get(one) {

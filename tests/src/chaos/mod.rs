@@ -1,4 +1,4 @@
-//! The fault harness: worker processes, faults from a seed, the requirements, the seeded bugs.
+//! The fault harness: worker processes, faults from a seed, the requirements, and the seeded bugs.
 //!
 //! | file | noun |
 //! |---|---|
@@ -110,8 +110,8 @@ pub mod worker;
 
 use ground::Requirement;
 
-/// Requirements that run only when named. Their spinning threads would use up the processors, so
-/// the time bounds of the other requirements would break.
+/// Requirements that run only if they are named on the command line. Their spinning threads would
+/// use up the processors, so the time bounds of other requirements would not be met.
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements of the harness.

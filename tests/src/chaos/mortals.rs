@@ -1,4 +1,4 @@
-//! Workers that are killed at random moments, and their replacements.
+//! Workers killed at random moments, and their replacements.
 
 use std::time::{Duration, Instant};
 
@@ -80,8 +80,8 @@ pub(super) fn record(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Runs forty rounds (fewer in a small run) on one server, four at a time, each with new workers.
-/// Returns the number of rounds.
+/// Runs `round` forty times (fewer in a small run) on one server, four times concurrently. Each
+/// round has new workers. Returns the number of rounds.
 pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,

@@ -1,4 +1,4 @@
-//! A table of orders with a unique key, in a file that all processes open.
+//! A table of orders with a unique key, in an SQLite file that all processes open.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row as _, SqlitePool};
 
-/// The longest time that writers of all processes may wait for each other.
+/// The longest time for which a writer waits for writers of other processes.
 const BUSY: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]

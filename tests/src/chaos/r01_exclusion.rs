@@ -1,7 +1,7 @@
 //! Requirement 1: no two leases of one key overlap, under any fault.
 //!
-//! Worker processes increment counters. Each process has a separate network to a Redis that has
-//! every write on disk before it answers. (No promise covers a server that loses acknowledged
+//! Worker processes increment counters. Each process has a separate network to a Redis that writes
+//! every change to disk before it answers. (No promise covers a server that loses acknowledged
 //! writes.) With `memory://` the locks belong to one process, which is stopped and killed. Its
 //! replacement uses new keys.
 
@@ -24,12 +24,12 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const FAULTS: u64 = 500;
-/// Time limit of a full run that does not reach its numbers.
+/// Time limit for a full run to reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
-    // Each section on PostgreSQL needs two commits.
+    // Each section on PostgreSQL needs two commits, so there are fewer sections.
     let sections = match ground.store {
         Store::Postgres => ground.sections / 20,
         _ => ground.sections,
@@ -69,7 +69,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job whose lanes increment counters. Some sections are short and some long, and many
+/// Returns a job whose calls increment counters. Some sections are short and others long, and many
 /// callers share few keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
@@ -92,7 +92,7 @@ pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lanes = vec![
         count("short", 100, 32, false, 200),
         count("short", 100, 8, true, 3_000),
-        // Some bodies are always inside, so that every fault meets held leases.
+        // Some of these bodies are always inside their locks, so that every fault hits held leases.
         count("long", 16, 6, false, 500_000),
         count("long", 16, 6, true, 900_000),
     ];

@@ -28,7 +28,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WORKERS: usize = 3;
-/// Long enough that a lease is still valid when the fail-over has lost its lock.
+/// Long enough that a lease is still valid after a fail-over that has lost its lock.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
@@ -76,7 +76,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// The numbers that a run must reach while masters fail, and its time.
+/// The numbers that a run must reach while masters fail, and the limits of its time.
 pub(super) struct Goal {
     pub(super) span: Span,
     pub(super) counted: Progress,
@@ -135,8 +135,8 @@ pub(super) fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Ends the schedule on drop, even if a fault could not be injected. Otherwise the scope would wait
-/// for its threads forever.
+/// Ends the schedule on drop, even after a panic of the thread that injects faults. Otherwise the
+/// scope would wait for its threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {

@@ -1,8 +1,8 @@
-//! Requirement 1 on independent masters: no two leases overlap while nodes are killed, restarted
-//! empty, stopped and cut off.
+//! Requirement 1 on independent masters. No two leases of one key overlap while nodes are killed,
+//! restarted with empty data, stopped and cut off.
 //!
 //! Each worker process has a separate network to each node, so a different minority of the nodes
-//! may fail for each process. A node restarted empty has forgotten its votes.
+//! may fail for each process. A node restarted with empty data has forgotten its votes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,10 +28,10 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 const SECTIONS: u64 = 50_000;
-/// Sets the longest lease. For this time plus two seconds, a restarted node does not vote.
+/// Sets the longest lease. A restarted node does not vote for this time plus two seconds.
 const OPTIONS: &str = "max_ttl=1s";
-/// The longest pause between two faults of one node. It is short enough that two of three nodes are
-/// sometimes away together.
+/// The longest pause between two faults of one node. It is so short that two of three nodes
+/// sometimes fail at the same time.
 const PAUSE: Duration = Duration::from_secs(8);
 
 fn run(ground: &Ground, sheet: &Sheet) {

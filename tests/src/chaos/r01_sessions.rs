@@ -1,5 +1,5 @@
 //! Requirement 1 in a cluster of etcd or ZooKeeper. No two leases of one key overlap while leaders
-//! are killed, stopped and cut off. The loss of any one member loses no lock.
+//! are killed, stopped and cut off. If any one member is lost, no lock is lost.
 //!
 //! Each worker process has a separate network to each member. A stopped process loses its sessions.
 //! The sessions of a killed process remain until they end.
@@ -40,7 +40,7 @@ const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
 
-/// The ttls. Some faults are shorter than these ttls and their sessions, others longer.
+/// The ttls. Some faults are shorter than these ttls and their sessions, and others are longer.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 
@@ -131,8 +131,8 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
     leaders
 }
 
-/// Ends the schedule on drop, even if a fault could not be injected. Otherwise the scope would wait
-/// for its threads forever.
+/// Ends the schedule on drop, even after a panic of the thread that injects faults. Otherwise the
+/// scope would wait for its threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -141,8 +141,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns lanes on one server, for two ttls. Each ttl has its own session. For each ttl, exactly
-/// one lane uses a given key.
+/// Returns a job for two ttls. Each ttl has a separate session. For each ttl, a key is used by
+/// exactly one lane (a group of callers).
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! Requirement 2: after a process was stopped beyond its lease, no poll of the body begins.
+//! Requirement 2: if a process was stopped until after the end of its lease, no further poll of the
+//! body begins.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 std::thread::sleep(TTL + random.duration(TTL));
                 hand.process().resume();
                 stops += 1;
-                // After the stop both leases are over, so the process must take both keys again.
+                // After the stop both leases have ended, so the process must take both keys again.
                 inside = watch.entered(LIMIT, 2);
             }
             sheet.check(inside, || {

@@ -27,8 +27,8 @@ const TTL: Duration = Duration::from_millis(1_200);
 /// The margin from S to D: max(50 ms, ttl/20).
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
-/// The bound in the test suite, where other tests run at the same time. Even this bound is before
-/// the end of the lease.
+/// The bound in the test suite, where other tests run at the same time. Even with this bound, the
+/// signal comes before the end of the lease.
 const LATE_BESIDE_OTHERS: Duration = MARGIN;
 const WORKERS: usize = 2;
 
@@ -64,7 +64,7 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         }
     });
     let mut last = 0;
-    // The deadline is zero once the engine has given the lease up.
+    // The deadline becomes zero when the engine reports the lease as lost.
     while let end @ 1.. = deadline(handle) {
         last = end;
         if now() > end + nanos(TTL) {
@@ -79,8 +79,8 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         runtime.block_on(reported).expect("no panic")
     };
     let late = Duration::from_nanos(reported.saturating_sub(last - nanos(MARGIN)));
-    // Two threads must wake up, each at most this late: the renewing thread, and the one that
-    // observes the loss.
+    // Two threads must wake up: the thread that renews, and the thread that observes the loss. Each
+    // of them may be late by this much.
     let busy = excuse.longest() * 2;
     sheet.signal(late);
     if blocked {

@@ -51,7 +51,8 @@ type Entered = oneshot::Sender<()>;
 
 #[distributed_lock(key = "<key>", ttl = "30s", watchdog, pool = pool)]
 async fn leaves(pool: LockPool, key: String, way: Way, entered: Entered) -> Result<(), LockError> {
-    // The receiver may be dropped already, as the caller need not wait for this message.
+    // An error is ignored. The receiver may be dropped already, because the caller need not wait
+    // for this message.
     let _ = entered.send(());
     tokio::task::yield_now().await;
     if way == Way::EarlyReturn {

@@ -1,4 +1,4 @@
-//! Requirement 6: a retried call is not refused because of the lock that its own first try has
+//! Requirement 6: a retried call is not refused because of the lock that its first attempt has
 //! taken.
 
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // Each lost reply costs a connection, and each connection to PostgreSQL is a process. So there
-    // are fewer of them.
+    // Each lost reply costs a connection, and each connection to PostgreSQL is a process. So
+    // PostgreSQL gets fewer lost replies.
     let (wanted, threads) = match ground.store {
         Store::Postgres => (2_000, 4),
         _ => (10_000, 16),

@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(200);
 
 /// Returns the time after which a reachable store must have no orphans. A silent connection to
-/// PostgreSQL is replaced only after half a second, because a commit may wait for the disk.
+/// PostgreSQL is replaced only after half a second, because a commit may have to wait for the disk.
 fn soon(store: Store) -> Duration {
     Duration::from_millis(if store == Store::Postgres { 800 } else { 100 })
 }
@@ -77,7 +77,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let watch = if fails { TTL + SLACK } else { soon };
-            // If they checked more often, the sixteen probes would keep PostgreSQL busy.
+            // More frequent checks by the sixteen probes would keep PostgreSQL busy.
             let Sighting { last, excuse } =
                 Sighting::of(&*probe, &key, due, [watch, TTL * 3], soon / 50);
             sheet.release(last);
@@ -95,7 +95,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     judge(sheet, soon, reachable.into_inner(), slow.into_inner());
 }
 
-/// Checks that, with a reachable store, at most one of a hundred orphans lives longer than `soon`.
+/// Checks that at most one of a hundred orphans lives longer than `soon` if the store is reachable.
 fn judge(sheet: &Sheet, soon: Duration, reachable: u64, slow: u64) {
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {soon:?}"

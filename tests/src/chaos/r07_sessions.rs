@@ -1,5 +1,5 @@
 //! Requirement 7 in etcd and ZooKeeper: a dropped or refused call leaves no node on the server,
-//! although its session goes on.
+//! although its session continues.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

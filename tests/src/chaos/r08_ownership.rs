@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_millis(300);
 const FOREIGN: Duration = Duration::from_secs(600);
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // On PostgreSQL each request is a commit, so there are fewer.
+    // On PostgreSQL each request is a commit, so there are fewer requests.
     let (wanted, small) = match ground.store {
         Store::Postgres => (50_000, 4_000),
         _ => (1_000_000, 40_000),
@@ -41,7 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Lets another client take the key by force during a renewal or shortly before a release.
+/// Makes another client take the key by force during a renewal or shortly before a release.
 fn thefts(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(1_000, 40);
     let server = Server::start();

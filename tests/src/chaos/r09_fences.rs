@@ -1,4 +1,4 @@
-//! Requirement 9: the fence grows over restarts of a server without persistence.
+//! Requirement 9: the fence still grows after a server without persistence restarts.
 
 use std::time::Duration;
 

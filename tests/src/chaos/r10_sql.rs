@@ -1,8 +1,8 @@
-//! Requirement 10: a table that checks fences refuses writes of holders that were stopped beyond
-//! their leases.
+//! Requirement 10: a table that checks fences refuses the writes of holders stopped until after the
+//! end of their leases.
 //!
-//! The processes take turns to hold all keys. The holder is stopped until its leases are over and
-//! another process has written. Then it resumes, and tasks spawned by its bodies write too.
+//! The processes hold all keys in turn. The holder is stopped until its leases have ended and
+//! another process has written. Then it resumes, and tasks spawned by its bodies also write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const TTL_MS: u64 = 800;
 const TTL: Duration = Duration::from_millis(TTL_MS);
-/// Number of holders that are stopped together.
+/// Number of holders stopped together.
 const KEYS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The processes that take turns to hold all keys.
+/// The processes that hold all keys in turn.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
@@ -63,7 +63,7 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one process with the in-process store. In one
+    /// Starts two processes with one Redis, or one process with the in-process store. With one
     /// process, two calls queue for each key.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
@@ -94,8 +94,8 @@ impl Shifts {
     }
 
     /// Stops the holding process for longer than its leases last. If there is another process,
-    /// resumes the stopped one after the other holds the keys. Waits until the resumed process has
-    /// tried its late writes.
+    /// resumes the stopped process only after the other process holds the keys. Waits until the
+    /// resumed process has tried its late writes.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();
@@ -136,9 +136,9 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
 /// Counts of the writes in the history so far.
 struct Seen {
     watch: Watch,
-    /// Writes during a lease.
+    /// Number of writes during a lease.
     sold: u64,
-    /// Writes after the end of a lease, accepted or not.
+    /// Number of writes after the end of a lease, accepted or refused.
     tried: u64,
 }
 

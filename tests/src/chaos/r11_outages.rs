@@ -1,4 +1,4 @@
-//! Requirement 11: an outage of two fifths of the ttl, at any time, costs no lease.
+//! Requirement 11: no lease is lost by an outage of two fifths of the ttl, at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Returns a ttl that is long enough to renew a lease after an outage. PostgreSQL needs more time,
-/// because it starts a process for the new connection and commits to the disk.
+/// Returns a ttl that leaves enough time to renew a lease after an outage. PostgreSQL needs more
+/// time, because it starts a process for the new connection and commits to the disk.
 fn ttl(store: Store) -> Duration {
     match store {
         Store::Postgres => Duration::from_secs(4),
@@ -29,12 +29,12 @@ fn ttl(store: Store) -> Duration {
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
-    // After an outage at the worst time, this much of the lease is left for a new connection and a
+    // After an outage at the worst time, one fifth of the ttl is left for a new connection and a
     // renewal.
     let spare = ttl / 5;
     let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);
-    // PostgreSQL starts a process for each new connection.
+    // PostgreSQL starts a process for each new connection, so it gets fewer threads.
     let threads = match ground.store {
         Store::Postgres => ground.count(16, 8),
         _ => ground.count(32, 24),
@@ -59,7 +59,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults(&format!("outage: {kind}"), 1);
                 std::thread::sleep(ttl * 2 / 5);
                 proxy.pass();
-                // By the end of this sleep, a lost lease has been noted.
+                // After this sleep, a lost lease has been detected.
                 std::thread::sleep(ttl);
                 let released = runtime.block_on(guard.release());
                 if released.is_err() && spare < excuse.so_far() {

@@ -1,5 +1,5 @@
 //! Requirement 13: with a minority of the nodes down or hung, every lock can be taken. Each
-//! acquisition takes at most one node time-out longer.
+//! acquisition takes longer by at most one node time-out.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(1);
-/// The default time for which the pool waits for the answer of one node.
+/// The default time limit for the answer of one node.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]

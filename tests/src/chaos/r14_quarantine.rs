@@ -1,4 +1,4 @@
-//! Requirement 14: a node that is restarted empty while a lock is held does not help another call
+//! Requirement 14: a node restarted with empty data while a lock is held does not help another call
 //! to get this lock.
 
 use std::time::Duration;
@@ -35,7 +35,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let url = quorum::url(proxies.iter().map(Proxy::address), OPTIONS);
             let one = runtime.block_on(connect(&url));
             let two = runtime.block_on(connect(&nodes.url()));
-            // The first holder no longer reaches the third node.
+            // The first holder no longer reaches the third node, so its locks are only on two
+            // nodes. One of these two is restarted below.
             proxies[2].set(Mode::Refuse);
             proxies[2].cut();
             while let Some(number) = next() {

@@ -31,8 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let probes = nodes.probes();
         let mut pools = Vec::new();
         for _ in 0..CONTENDERS {
-            // Each contender has its own pool. Otherwise the queue inside the process would decide
-            // who gets the lock.
+            // Each contender has a separate pool. With one pool, the queue inside the process would
+            // decide which contender gets the lock.
             pools.push(runtime.block_on(connect(&nodes.url())));
         }
         for round in 0..rounds {

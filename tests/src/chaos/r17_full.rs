@@ -1,4 +1,4 @@
-//! Requirement 17: a server with full memory still renews and releases.
+//! Requirement 17: renewals and releases still work on a server with full memory.
 
 use std::time::Duration;
 

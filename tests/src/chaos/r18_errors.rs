@@ -1,5 +1,5 @@
-//! Requirement 18: every error of a server becomes a typed error. An error that an operator must
-//! fix is not retried.
+//! Requirement 18: every error of a server becomes a typed error. A call is not retried after an
+//! error that an operator must fix.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// For each answer of a server: the code that callers see, and true if another try makes sense.
+/// The code that callers see for each answer of a server, and true if the call should be retried.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -97,7 +97,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         for proxy in proxies {
             proxy.lose_replies("EVALSHA", 0, After::Error(answer));
         }
-        // The pool must not send its remaining clean-up while the next answer is tested.
+        // The shutdown comes first, so that the pool does not send remaining removals of keys while
+        // the next answer is tested.
         runtime.block_on(pool.shutdown(TTL));
         drop(pool);
         wait_until_quiet(proxies);
@@ -135,7 +136,7 @@ struct Front {
 enum Servers {
     One(Server),
     Several(Quorum),
-    /// The nodes of a cluster, which direct their clients to the proxies.
+    /// The nodes of a cluster, which redirect their clients to the proxies.
     Nodes(Cluster),
 }
 
@@ -167,9 +168,9 @@ impl Front {
         }
     }
 
-    /// Returns the code that callers see, and true if another try makes sense. A Cluster client
-    /// follows a redirect, here to a port without a listener. A server without the script gets its
-    /// source, so callers get the lock.
+    /// Returns the code that callers see, and true if the call should be retried. A Cluster client
+    /// follows a redirect, here to a port without a listener. A server that reports a missing
+    /// script gets the script's source, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -183,8 +184,8 @@ fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
-/// Waits until no command has come for a while. After a pool is dropped, it first sends its
-/// remaining commands.
+/// Waits until no command has arrived for a while. A dropped pool first sends its remaining
+/// commands.
 fn wait_until_quiet(proxies: &[Proxy]) {
     let quiet = |proxy: &Proxy| {
         let last = Duration::from_nanos(proxy.last_command());
@@ -198,13 +199,13 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
     let ended = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
     let code = match ended {
         Ok(_) => "nothing".to_owned(),
-        // A quorum reports one error, whose text contains the errors of the nodes.
+        // A quorum reports one error. The text of this error contains the errors of the nodes.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains(key) =>
         {
             key.to_owned()
         }
-        // The waiting time has ended during the last try.
+        // The time limit of the call ended during the last attempt.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains("no answer in time") =>
         {
@@ -226,7 +227,7 @@ fn max_clients(sheet: &Sheet) {
         Err(LockError::Unavailable { source }) => source.code(),
         _ => "nothing",
     };
-    // The server may close the connection before its answer is read.
+    // The server may close the connection before the client reads the answer.
     sheet.check(["maxclients", "io"].contains(&code), || {
         format!("too many clients became {refused:?}")
     });

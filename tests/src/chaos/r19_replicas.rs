@@ -1,5 +1,5 @@
 //! Requirement 19: if too few replicas have a lock, the call always gets an error, and no key is
-//! left. The requirement holds during a fail-over, too.
+//! left. The requirement also holds during a fail-over.
 
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ trait Master {
     /// Stops one replica.
     fn stop_a_replica(&mut self);
 
-    /// Lets the replica go on.
+    /// Resumes the stopped replica.
     fn resume(&mut self);
 
-    /// Kills the master; a replica takes over.
+    /// Kills the master and waits until a replica has replaced it.
     fn fail_over(&mut self);
 
-    /// Starts the dead master again, as a replica.
+    /// Starts the killed master again, as a replica.
     fn bring_back(&mut self);
 }
 
@@ -77,7 +77,7 @@ fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
     let clean = wait::try_until(LIMIT / 2, || left().is_empty());
     sheet.check(clean.is_some(), || format!("left: {:?}", left()));
     master.resume();
-    // After the fail-over one replica is missing.
+    // After the fail-over one replica is missing, because it is the new master.
     sheet.faults("SIGKILL of the master", 1);
     master.fail_over();
     for (replicas, pool) in &wanted {
@@ -118,7 +118,7 @@ fn judge(name: &str, ended: Result<LockGuard, LockError>, sheet: &Sheet) {
     }
 }
 
-/// The master of a deployment with Sentinels.
+/// The master of a Sentinel deployment.
 struct Watched {
     deployment: Deployment,
     stopped: Option<u16>,
@@ -177,7 +177,7 @@ struct Part {
     cluster: Cluster,
     /// A hash tag that puts keys into a slot of this master.
     tag: String,
-    /// Index of the replica that takes over.
+    /// Index of the replica that replaces the master.
     successor: usize,
     master: usize,
 }

@@ -1,5 +1,5 @@
-//! Requirement 20: a shutdown releases the locks that their holders have dropped, and returns the
-//! number of the remaining locks.
+//! Requirement 20: a shutdown completes the release of locks that their holders have dropped. It
+//! returns the number of locks that remain.
 
 use std::time::{Duration, Instant};
 

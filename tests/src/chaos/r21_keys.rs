@@ -1,4 +1,4 @@
-//! Requirement 21: different arguments never give one key.
+//! Requirement 21: different arguments never give the same key.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Characters with a special meaning in a key, and characters that the encoding of a key uses.
+/// Characters with a special meaning in a key, and characters of the encoding of a key.
 const ALPHABET: [char; 14] = [
     ':', '%', '{', '}', '2', '5', '3', 'A', 'a', ' ', '\n', '\u{a0}', '日', '-',
 ];

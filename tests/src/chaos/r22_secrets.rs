@@ -63,8 +63,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("{} secrets", words.len()));
 }
 
-/// Uses one pool from start to end, with all kinds of faults. Collects every text that the pool
-/// shows.
+/// Uses one pool from its connection to its shutdown, with all kinds of faults. Collects every text
+/// that the pool shows.
 async fn round(
     url: &str,
     proxy: &Proxy,
@@ -114,7 +114,7 @@ fn source(error: &LockError) -> Option<impl Debug> {
     std::error::Error::source(error).map(|source| format!("{source} {source:?}"))
 }
 
-/// Connects with a wrong password, which is a secret too.
+/// Connects with a wrong password, which must also stay secret.
 async fn refused(server: &Server, texts: &mut Vec<String>) {
     for user in ["", "user"] {
         let url = format!("redis://{user}:{PASSWORD}x@127.0.0.1:{}/", server.port());

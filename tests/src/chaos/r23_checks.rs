@@ -1,4 +1,4 @@
-//! Requirement 23: wrong configuration is reported when the pool connects.
+//! Requirement 23: a wrong configuration is reported when the pool connects.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The smallest set of permissions, except for the permission that renewals need.
+/// A set of permissions without a permission that renewals need. Otherwise it is the smallest
+/// sufficient set.
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",

@@ -1,5 +1,5 @@
-//! Requirement 23 for several servers: wrong configuration of one of them is reported when the pool
-//! connects.
+//! Requirement 23 for several servers: a wrong configuration of one server is reported when the
+//! pool connects.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const KEY: &str = "rate";
-/// The longest ttl.
+/// The longest ttl in this requirement.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 
@@ -51,8 +51,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns the lanes of one of four processes, with short and long leases. All four processes
-/// together have twenty holders.
+/// Returns the lanes (groups of callers) of one of four processes, with short and long leases. All
+/// four processes together have twenty holders.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, ttl_ms, pause_us| Lane {
         copies,
@@ -70,8 +70,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Takes all permits once the leases of the killed processes are over. A further call must be
-/// refused.
+/// Takes all permits after the leases of the killed processes have ended. A further call must then
+/// be refused.
 async fn places(pool: &LockPool) -> Result<(), LockError> {
     let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
     let mut all = Vec::new();

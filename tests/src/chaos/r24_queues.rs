@@ -1,5 +1,5 @@
-//! Requirement 24 for queues: processes that die in the queue do not delay the next process for
-//! long.
+//! Requirement 24 for queues: processes killed or stopped in the queue do not delay the next
+//! process for long.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 
-/// Lets processes queue behind a guard, and kills or stops them. The process behind them must get
-/// the lock soon after the guard's release.
+/// Makes processes queue for the lock of a guard, and kills or stops them. The next process in the
+/// queue must get the lock soon after the guard's release.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
     let queued = site.queues();
@@ -52,8 +52,8 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
             crew.fault("SIGKILL of a waiter");
             waiter.process().kill();
         } else {
-            // The connection of the stopped process stays open, so the server still sends it
-            // messages.
+            // The connection of the stopped process stays open, so the server still notifies this
+            // process.
             crew.fault("SIGSTOP of a waiter");
             waiter.process().pause();
         }

@@ -1,5 +1,5 @@
-//! Requirement 24 for readers and writers: a writer is always alone, and no call starves. Dead
-//! processes delay the others for no longer than their own leases.
+//! Requirement 24 for readers and writers: no other holder is inside together with a writer, and no
+//! call starves. A killed process delays the others for no longer than its lease.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const KEY: &str = "catalog";
 const DEAD: u64 = 5;
-/// The longest ttl.
+/// The longest ttl in this requirement.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead readers", DEAD * total, 200);
 }
 
-/// Runs 16 readers and 4 writers on one key in 4 processes, which are killed now and then.
+/// Runs 16 readers and 4 writers on one key in 4 processes, which are killed at random times.
 fn mixed(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("readers");
     let site = Site::start(ground.store);
@@ -56,7 +56,8 @@ fn mixed(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns lanes of readers with short leases and with long ones, and of one writer.
+/// Returns the lanes (groups of callers) of one process: readers with short leases, readers with
+/// long leases, and one writer.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, mode, ttl_ms, work| Lane {
         copies,
@@ -78,8 +79,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Kills readers inside the lock. A writer waits behind them, and must be inside when the last of
-/// their leases is over.
+/// Kills readers inside the lock while a writer waits for it. The writer must be inside when the
+/// last lease of these readers has ended.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
     let queued = site.queues();

@@ -1,10 +1,10 @@
 //! Requirement 25: memory does not grow.
 //!
-//! A separate process takes and releases locks on many keys while faults strike now and then. Some
-//! of its calls are dropped before they end. In the warm-up all faults last as long as they may,
-//! and the faults of the server coincide with those of the process. Buffers and maps keep the size
-//! that their fullest moment needed, so that moment must come before the measurement. Memory is
-//! measured without faults, after the warm-up and at the end.
+//! A separate process takes and releases locks on many keys while faults are injected now and then.
+//! Some of its calls are dropped before they end. In the warm-up all faults have their longest
+//! duration, and the faults of the server coincide with the faults of the process. Buffers and maps
+//! keep the size of their fullest moment, so that moment must come before the measurement. Memory
+//! is measured without faults, after the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,19 +29,19 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 30;
-/// Tolerated growth of the heap, in KiB. A leak of 16 bytes in each thousand sections is 10 KiB in
-/// 15 minutes.
+/// Tolerated growth of the heap, in KiB. In comparison, a leak of 16 bytes in each thousand
+/// sections is 10 KiB in 15 minutes.
 const HEAP_SLACK: usize = 8;
-/// Tolerated growth of the resident pages, in KiB. In four runs they grew by 148 to 388 KiB, and
-/// the heap by 2 KiB at most. The allocator keeps a whole page as long as any piece of it is in
-/// use.
+/// Tolerated growth of the resident pages, in KiB. In four runs they grew by 148 to 388 KiB,
+/// although the heap grew by at most 2 KiB. The reason is that the allocator keeps a whole page as
+/// long as any piece of it is in use.
 const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
 /// The longest pause between two faults.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Longer than the time limit of a worker's request.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// Duration of usual faults in the warm-up, before the worst faults are repeated.
+/// Duration of random faults in the warm-up, before the worst faults are repeated.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -81,7 +81,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     crew.remove();
 }
 
-/// Returns a job that takes and releases locks on many keys, and drops some of the calls.
+/// Returns a job that takes and releases locks on many keys, and drops some of its calls.
 fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     let lane = |keys: u32, watchdog, pause_us, drop_one_in| Lane {
         keys: (0..keys).map(|number| format!("soak-{number}")).collect(),
@@ -109,13 +109,13 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     }
 }
 
-/// A process, and its surroundings that faults strike.
+/// A process, and the server and proxies to which faults are injected.
 struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
     server: Option<&'a mut Server>,
     proxies: &'a [Proxy],
-    /// `None` only while a fault strikes the process.
+    /// The process. `None` only while faults are injected into it.
     hand: Option<Hand>,
     file: PathBuf,
 }
@@ -126,7 +126,7 @@ impl Soak<'_> {
         let tenth = self.ground.time / 10;
         let (warming, quiet, striking) = match self.ground.size {
             Size::Full => (2 * tenth, tenth, 6 * tenth),
-            // Each phase is longer than this pause, because after a fault the store still removes
+            // Each phase is longer than this time, because after a fault the store still removes
             // the locks of dropped calls for some seconds.
             Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
         };
@@ -136,11 +136,11 @@ impl Soak<'_> {
         (before, self.quiet(quiet))
     }
 
-    /// Brings the process to its fullest moment before the measurement. Each buffer and each map
-    /// keeps the size that its fullest moment needed, and pages in use at that time stay resident.
-    /// So the worst faults come first, again and again, for as long as they may last. The server's
-    /// faults coincide with those of the process. Silence lasts longer than any outage of the
-    /// measured part, with calmer times in between.
+    /// Brings the process to its largest memory use before the measurement. Buffers and maps do not
+    /// shrink again, and the pages in use at that time stay resident. So the worst faults come
+    /// first, are repeated, and have their longest duration. The server's faults coincide with the
+    /// faults of the process. The silence of the network lasts longer than any outage in the
+    /// measured part, and random faults follow each silence.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
@@ -154,7 +154,8 @@ impl Soak<'_> {
         }
     }
 
-    /// Injects every kind of fault into the process once, and meanwhile every kind into the server.
+    /// Injects every kind of fault into the process once. Meanwhile, injects every kind of fault
+    /// into the server.
     fn each(&mut self, round: u64) {
         let over = AtomicBool::new(false);
         let mut hand = self.hand.take().expect("nothing strikes it now");
@@ -175,8 +176,9 @@ impl Soak<'_> {
         self.hand = Some(hand);
     }
 
-    /// Answers nothing for longer than a request may take. Then as many connection attempts hang at
-    /// once as ever will. Hanging attempts take the most memory that the process ever uses.
+    /// Makes the network silent for longer than the time limit of a request. Then the greatest
+    /// possible number of connection attempts hang at the same time. Hanging attempts take the most
+    /// memory that the process ever uses.
     fn silence(&self) {
         for proxy in self.proxies {
             for mode in [Mode::BlackHole, Mode::Stall] {
@@ -231,7 +233,7 @@ impl Soak<'_> {
         })
     }
 
-    /// Injects no fault for `time`, and measures the memory in the second half of this time.
+    /// Injects no fault for `time`, and measures the memory in the second half of `time`.
     fn quiet(&mut self, time: Duration) -> Memory {
         std::thread::sleep(time / 2);
         let process = self.hand.as_mut().map_or(0, |hand| hand.process().id());
@@ -256,7 +258,7 @@ struct Memory {
 }
 
 /// Returns the size of the pages that belong to the process alone, in KiB. Pages of its program
-/// file do not count, because they would grow with the first run of each code path.
+/// file do not count. They would grow whenever a part of the code runs for the first time.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;
@@ -278,8 +280,8 @@ fn judge(
     sheet.remark(format!(
         "{what} {before} KiB after warm-up, {after} KiB at the end"
     ));
-    // A short run is still warming up, and ends soon after its last fault. It finds leaks that
-    // occur in each section.
+    // A short run measures while the process is still warming up, and ends soon after its last
+    // fault. Its bound only finds leaks that occur in each section.
     let percent = if ground.size == Size::Full { 1 } else { 100 };
     let growth = after.saturating_sub(before);
     sheet.check(growth < slack || 100 * growth < percent * before, || {
@@ -287,8 +289,7 @@ fn judge(
     });
 }
 
-/// Returns the memory that is in use with few requests in flight: the tenth percentile of the
-/// samples.
+/// Returns the memory in use while few requests are in flight: the tenth percentile of the samples.
 fn floor(mut samples: Vec<usize>) -> Option<usize> {
     samples.sort_unstable();
     samples.get(samples.len() / 10).copied()

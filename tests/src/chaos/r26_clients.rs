@@ -22,7 +22,7 @@ use crate::python;
 const START: Duration = Duration::from_secs(60);
 /// The time from the command `go` to the start of the work, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// Time limit for a client to report its sections after its last wait for the lock.
+/// Time limit for a client to report its sections, counted from its last wait for the lock.
 const END: Duration = Duration::from_secs(30);
 /// Number of fields in a client's record of a section: task, asked, entered, left, released.
 const FIELDS: usize = 5;
@@ -30,12 +30,12 @@ const FIELDS: usize = 5;
 /// The program of a client.
 pub(super) struct Program {
     name: &'static str,
-    /// The program and its first argument. Empty for rslock, which runs in this process.
+    /// The program and its first argument. Empty for rslock, which runs inside the harness.
     words: Vec<PathBuf>,
 }
 
 impl Program {
-    /// Returns all clients. `scripts/chaos` installs them.
+    /// Returns all clients, which `scripts/chaos` installs.
     pub(super) fn all(ground: &Ground) -> Vec<Self> {
         let names = ["redis_py", "node_redlock", "redsync", "redislock"];
         let peers = target(ground).join("bench-peers");
@@ -46,7 +46,7 @@ impl Program {
         installed.into_iter().chain([Self::rslock()]).collect()
     }
 
-    /// Returns the clients that are available to the test suite.
+    /// Returns the clients available to the test suite.
     pub(super) fn of_the_suite(ground: &Ground) -> Vec<Self> {
         let python = python::interpreter(target(ground)).to_owned();
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -68,7 +68,7 @@ impl Program {
         self.name
     }
 
-    /// Starts a client, ready to [work](Client::work).
+    /// Starts a client, which is then ready to [work](Client::work).
     pub(super) fn start(&self, visit: &Visit) -> Client {
         Client {
             name: self.name,
@@ -97,13 +97,13 @@ impl Client {
     }
 }
 
-/// Returns the folder that the harness was built into.
+/// Returns Cargo's target folder, which contains the harness.
 fn target(ground: &Ground) -> &Path {
     let folder = ground.program.ancestors().nth(2);
     folder.expect("a program lies in a folder of its profile")
 }
 
-/// Returns the file that starts a client.
+/// Returns the path of the file that starts a client.
 fn program(folder: &Path) -> PathBuf {
     if let Ok(reason) = fs::read_to_string(folder.join("not-installed")) {
         panic!("{}: {}", folder.display(), reason.trim());
@@ -204,10 +204,10 @@ impl Section {
     }
 }
 
-/// Returns all arguments except the file.
+/// Returns the arguments of a client, except its program file.
 fn arguments(visit: &Visit) -> [String; 9] {
     let millis = |span: Duration| span.as_millis().to_string();
-    // The longest time that a client waits for its last section.
+    // The longest time that a client may wait for its last section.
     let patience = visit.time + END;
     [
         visit.url.clone(),
@@ -235,8 +235,8 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns the lead of the history's clock over `CLOCK_MONOTONIC`, which every language can read.
-/// Uses the fastest of several readings.
+/// Returns the difference between the history's clock and `CLOCK_MONOTONIC`, which every language
+/// can read. Uses the fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

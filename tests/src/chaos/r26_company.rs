@@ -17,7 +17,7 @@ use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;
 
-/// The longest time that a client may be without a section.
+/// The longest time that a client may have to wait for a section.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// The clients to which [`BOUND`] applies.
@@ -25,7 +25,8 @@ const BOUND: Duration = Duration::from_secs(5);
 pub(super) enum Judged {
     /// Each other client, and each call of leasehold.
     Each,
-    /// All other clients as if they were one, because they exclude each other for long times.
+    /// All other clients together, judged like one client, because they exclude each other for long
+    /// times.
     AsOne,
 }
 
@@ -69,7 +70,7 @@ impl Company<'_> {
         per_second(ours, self.time)
     }
 
-    /// Runs all clients, and notes the sections of the other clients.
+    /// Runs all clients. Adds the sections of the other clients to the history.
     fn work(&self, crew: &Crew, server: &Server, sheet: &Sheet) -> Vec<Served> {
         let visit = Visit {
             url: server.url(),
@@ -106,7 +107,8 @@ impl Company<'_> {
         visits
     }
 
-    /// Writes the sections of each client on the sheet. Returns the number of leasehold's sections.
+    /// Adds the number of sections of each client to the sheet. Returns the number of leasehold's
+    /// sections.
     fn record(
         &self,
         sheet: &Sheet,
@@ -167,8 +169,8 @@ impl Served {
     }
 }
 
-/// Returns the longest time in which no other client began a section, although at least one was
-/// waiting.
+/// Returns the longest time in which no other client began a section, counted from their first
+/// request.
 fn longest_gap(served: &[Served]) -> u64 {
     let sections = served.iter().flat_map(|served| &served.sections);
     let mut entered: Vec<u64> = sections.clone().map(|of| of.entered).collect();
@@ -178,8 +180,8 @@ fn longest_gap(served: &[Served]) -> u64 {
     gaps.max().unwrap_or_default()
 }
 
-/// Notes a section of another client. The section has no fence, and its lease starts at its request
-/// at the earliest.
+/// Adds a section of another client to the history. The section has no fence, and its lease starts
+/// no earlier than its request.
 fn note(crew: &Crew, section: &Section, number: u64) {
     let deadline = section.entered + nanos(TTL);
     crew.note(&Note::Enter {

@@ -1,12 +1,12 @@
 //! Requirement 26: clients without leasehold's queue also get a key that leasehold's callers use
-//! without pause.
+//! without a pause.
 //!
 //! Such clients poll at their default intervals, so they get the key only if it is free at the
-//! moment of a poll. A client that asks again right after its section gets the key again before any
-//! other client polls. So five such clients exclude each other even without leasehold. For this
-//! reason a client that asks without a pause runs beside leasehold alone. Clients that run at the
-//! same time pause between two sections. All clients together without a pause are judged as one,
-//! and are also measured without leasehold for comparison.
+//! moment of a poll. A client that requests the key again right after its section gets it before
+//! any other client polls. So five such clients exclude each other even without leasehold. For this
+//! reason, a client without a pause is the only other client on leasehold's key. Several clients on
+//! the key pause between two sections. All clients together without a pause are judged like one
+//! client, and are also measured without leasehold for comparison.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The pause between two sections of a client that runs beside leasehold and other clients.
+/// The pause between two sections of a client that shares the key with leasehold and other clients.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Run times: of one client beside leasehold (`SHORT`), and of all clients without a pause
-/// (`LONG`).
+/// Duration of a run: `SHORT` for one client together with leasehold, `LONG` for all clients
+/// without a pause.
 const SHORT: Duration = Duration::from_secs(12);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -60,8 +60,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("seconds beside other clients", time.as_secs() * 2, 120);
 }
 
-/// Runs each client alone beside leasehold. The client asks again as soon as it has released the
-/// lock.
+/// Runs each client as the only other client on leasehold's key. The client requests the lock again
+/// as soon as it has released the lock.
 fn each_alone(ground: &Ground, sheet: &Sheet, ours: Ours, programs: &[Program]) {
     for program in programs {
         let alone = Company {
@@ -86,8 +86,8 @@ fn without_a_pause(ground: &Ground, sheet: &Sheet, ours: Option<Ours>, programs:
     all.meet(ground, sheet, "without a pause");
 }
 
-/// Reports how many sections leasehold loses when it leaves the key free, and when it shares the
-/// key with the other clients.
+/// Reports how many sections leasehold loses because it leaves the key free, and because it shares
+/// the key with the other clients.
 fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     let never = alone(ground, sheet, ours, Some(Duration::ZERO));
     let alone = alone(ground, sheet, ours, None);

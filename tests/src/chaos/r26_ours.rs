@@ -1,4 +1,4 @@
-//! Leasehold's callers, which share a key with other clients.
+//! Leasehold's callers on a key that they share with other clients.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Ours {
         self.name.replace(' ', "-")
     }
 
-    /// Starts the processes. `make_way` replaces the default of that option.
+    /// Starts the processes. `make_way` replaces the default of `Fairness::make_way_after`.
     pub(super) fn start(self, crew: &Crew, url: &str, make_way: Option<Duration>) -> Vec<Hand> {
         let job = Job {
             make_way_ms: make_way.map(millis),

@@ -1,4 +1,4 @@
-//! The crate rslock with its defaults: it retries after a pause of up to 200 ms.
+//! The crate rslock with its default settings: it retries after a pause of up to 200 ms.
 
 use leasehold::__test::now;
 use rslock::LockManager;

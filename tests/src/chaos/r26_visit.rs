@@ -1,4 +1,4 @@
-//! The work of a client other than leasehold, the same for all such clients.
+//! The work of a client other than leasehold. All these clients do the same work.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 /// The duration of a section.
 pub(super) const STAY: Duration = Duration::from_millis(3);
 
-/// One section of such a client. The times are from `leasehold::__test::now`.
+/// One section of another client. The times are from `leasehold::__test::now`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) asked: u64,

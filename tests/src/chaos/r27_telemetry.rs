@@ -2,9 +2,9 @@
 //! lost, and no call exceeds its time limit.
 //!
 //! The log and the recorder are user code that the engine calls. A process holds many locks while
-//! its log or its recorder writes to a full pipe. Further calls come and go, and some queue for a
-//! lock that stays held. Meanwhile the server ends the connections, so that there is something to
-//! log.
+//! its log or its recorder writes to a full pipe. Further calls begin and end, and some queue for a
+//! lock that stays held. Meanwhile the server ends the connections, so that the engine has
+//! something to log.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL_MS: u64 = 2_000;
-/// The key that another client holds all the time.
+/// The key that another client holds during the whole run.
 const HELD: &str = "held";
 const WAIT_MS: u64 = 1_000;
 /// Delay of the fault after the first calls.
@@ -90,7 +90,8 @@ fn kept(telemetry: Telemetry) -> &'static str {
     }
 }
 
-/// Starts holders of many locks, calls that come and go, and calls that wait for `HELD` in vain.
+/// Starts holders of many locks, calls that begin and end, and calls that wait for `HELD` until
+/// their time limit.
 fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts: u64) -> Hand {
     let keys = |kind: &str, count: u64| -> Vec<String> {
         (0..count).map(|number| format!("{kind}{number}")).collect()
@@ -120,7 +121,7 @@ fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts:
         });
     }
     let mut job = crew.job(&server.url(), vec![holders, busy, refused]);
-    // There must be more threads than the lanes can block with their own log lines.
+    // There must be more threads than the callers can block by writing to the log.
     job.threads = 12;
     job.telemetry = Some(telemetry);
     let hand = crew.spawn(&job, None);

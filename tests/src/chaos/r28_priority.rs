@@ -1,8 +1,8 @@
 //! Requirement 28: callers of any priority delay no renewal.
 //!
-//! The callers' threads have the greatest nice value, and four threads spin beside them. The keeper
-//! is the thread that renews leases, and has the usual nice value. It must not wait for work that a
-//! caller has begun and cannot continue.
+//! The callers' threads have the greatest nice value, and four threads that spin compete with them.
+//! The keeper, the thread that renews leases, has the usual nice value. It must not wait for work
+//! that a caller has begun and cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const SPINNING: usize = 4;
-/// The threads spin for `SPIN` at a time, and then sleep for `BREAK`. Callers can work only in the
-/// breaks, so their unfinished work waits for the next break.
+/// The threads spin for `SPIN`, then sleep for `BREAK`, and so on. Callers can only work during
+/// `BREAK`, so their unfinished work waits for the next `BREAK`.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
@@ -43,8 +43,8 @@ const MOST_VOID: u64 = 10;
 enum Run {
     Kept,
     Lost,
-    /// The machine was too busy for any renewal, since a lease in a process without callers was
-    /// lost as well.
+    /// The machine was too busy for any renewal: a lease in a process without callers was also
+    /// lost.
     Void,
 }
 
@@ -75,8 +75,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Holds a lease with many callers beside it on its pool, and one alone in its process. Returns the
-/// result, and the shortest time that the first lease had left.
+/// Holds a lease in a pool with many callers, and another lease in a process without callers.
+/// Returns the result, and the shortest time that the first lease had left.
 fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     let crew = ground.crew("priority");
     let server = Server::start();
@@ -113,7 +113,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key may be gone before its holder has noted the loss.
+    // The key may be deleted before its holder has noted the loss.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {
         (true, _) => Run::Kept,
@@ -137,14 +137,14 @@ fn idle_threads(process: u32) -> usize {
     let is_idle = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
         let stat = stat.unwrap_or_default();
-        // The second field is the thread's name in brackets, which may contain spaces.
+        // The second field is the thread's name in parentheses, which may contain spaces.
         let rest = stat.rsplit(')').next().unwrap_or_default();
         rest.split_whitespace().nth(NICE - 3) == Some(IDLE)
     };
     tasks.map(is_idle).filter(|idle| *idle).count()
 }
 
-/// Returns the shortest time that the lease had left during the run, or zero if it ended.
+/// Returns the shortest remaining time of the lease during the run, or zero if the lease ended.
 fn shortest_rest(probe: &RedisProbe) -> Duration {
     let key = format!("lock:{LEASE}");
     let (end, mut shortest) = (Instant::now() + RUN, Duration::MAX);

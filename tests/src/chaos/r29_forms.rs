@@ -34,7 +34,7 @@ const COOLDOWN_MS: u64 = 150;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("forms");
-    // Each section on PostgreSQL needs two commits.
+    // Each section on PostgreSQL needs two commits, so there are fewer sections.
     let sections = match ground.store {
         Store::Postgres => SECTIONS / 20,
         _ => SECTIONS,
@@ -74,7 +74,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job with separate keys for each form. Calls without options use the same keys.
+/// Returns a job with separate keys for each form. Calls of the form `Plain` use the same keys.
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lane = |kind: &str, keys: u32, copies, form, work| Lane {
         keys: (0..keys)
@@ -121,7 +121,8 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     }
 }
 
-/// Deletes one of three keys, at random, while the body waits for an event that never comes.
+/// Deletes one of a call's three keys, at random, while the body waits for an event that never
+/// comes.
 fn losses(ground: &Ground, sheet: &Sheet) {
     const LEASE: Duration = Duration::from_secs(3);
     let total = ground.count(120, 12);

@@ -1,8 +1,8 @@
 //! Requirement 30: the server's clock is set forward or back by an hour. Fences still grow, and no
 //! call waits longer than usual.
 //!
-//! Exclusion is promised only for a clock that does not step, because a clock set forward ends
-//! leases on the server before their holders know.
+//! The promise of exclusion requires a clock without steps. A clock set forward ends leases on the
+//! server before their holders know it.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
-/// A dead waiter costs a claim of one second. After the claim the next waiter looks, or it has
-/// looked half a second before.
+/// A stopped process in the queue costs a claim of one second. After the claim the next process
+/// requests the lock, unless it has done so up to half a second before.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -53,7 +53,7 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Lets two pools take one key in turn. The key is free when the clock is set.
+/// Lets two pools take one key in turn. The key is free while the clock is set.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();
@@ -82,7 +82,7 @@ async fn fence(pool: &LockPool) -> Option<Fence> {
     fence
 }
 
-/// Checks that a clock set back ends no lease.
+/// Checks that no lease is ended by a clock that is set back.
 fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     const SHORT: Duration = Duration::from_secs(1);
     let runtime = local_runtime();
@@ -112,7 +112,7 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
 type Case = (Mode, Mode, Mode);
 
 const CASES: [Case; 5] = [
-    // The holder stays inside, and the next reader may come in beside it.
+    // The holder stays inside, and the next reader may enter while this holder is inside.
     (Mode::Reader, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Reader, Mode::Alone),
@@ -135,8 +135,8 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
     }
 }
 
-/// Returns the clock's offset for each round with a dead waiter. In one of four rounds the clock is
-/// unchanged.
+/// Returns the clock's offset for each round with a stopped process in the queue. In one of four
+/// rounds the clock is unchanged.
 fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
@@ -175,7 +175,7 @@ fn waiter(
     let held = if holder == Mode::Reader {
         Some(held)
     } else {
-        // A clock set forward has ended the lease.
+        // An error is ignored, because a clock set forward has ended the lease.
         let _ = runtime.block_on(held.release());
         None
     };

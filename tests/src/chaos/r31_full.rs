@@ -1,4 +1,4 @@
-//! Requirement 31: a server with full memory ends no lease of any kind.
+//! Requirement 31: on a server with full memory, no lease of any kind is lost.
 
 use std::time::Duration;
 

@@ -21,10 +21,11 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Longer than a round may take.
+/// Longer than a round of the test may take, so that no lease ends in a round.
 const TTL: Duration = Duration::from_secs(30);
 const COOLDOWN: Duration = Duration::from_millis(1_500);
-/// Delay of a renewal in flight. The renewal arrives while the lock is held after its body.
+/// Delay of a renewal in flight. The renewal arrives after the body's end, while `cooldown` still
+/// keeps the lock.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -78,7 +79,7 @@ fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// Lets a renewal in flight arrive after the end of its connection and after the release.
+/// Makes a renewal in flight arrive after the end of its connection and after the release.
 fn held(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 8);
     let server = Server::start();
@@ -102,7 +103,8 @@ fn held(ground: &Ground, sheet: &Sheet) {
             wait::until("a renewal is on its way", LIMIT, || {
                 proxy.counts().commands > sent
             });
-            // New connections are not delayed. The bytes in flight still arrive late.
+            // New connections are not delayed. The bytes in flight on the old connection still
+            // arrive late.
             proxy.pass();
             proxy.hang_up(Duration::ZERO);
             sheet.faults("renewal arrives after the release", 1);

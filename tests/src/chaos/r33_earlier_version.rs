@@ -28,7 +28,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// The longest time that a call may wait.
 const BOUND: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(2);
-/// The longest time that a call queues.
+/// The longest time that a call waits in the queue.
 const WAIT: Duration = Duration::from_secs(20);
 /// Number of processes of each version.
 const PROCESSES: usize = 2;

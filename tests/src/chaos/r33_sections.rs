@@ -1,4 +1,4 @@
-//! The sections of a process of the earlier version, and the notes of these sections for the
+//! The sections of a process of the earlier version, and the notes about these sections for the
 //! oracle.
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ const CALLS: u32 = 4;
 const MOST_HAND_OVERS: u32 = 16;
 /// The longest section.
 const STAY: Duration = Duration::from_millis(3);
-/// One in `RENEWED` sections is renewed, and one in `KEPT` locks stays locked after its section.
+/// One in `RENEWED` sections renews its lock. One in `KEPT` sections keeps its lock after its end.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
 /// Time for which a kept lock stays locked.
@@ -36,7 +36,7 @@ pub(super) struct Earlier<'a> {
     mode: Mode,
     want: Want,
     random: Random,
-    /// Request times of its calls, the oldest first.
+    /// Request times of the process's calls, the oldest first.
     asked: VecDeque<u64>,
     sections: u64,
 }
@@ -64,7 +64,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Takes the key until `ending`. Returns the number of sections.
+    /// Takes the key repeatedly until `ending` is true. Returns the number of sections.
     pub(super) fn work(&mut self, ending: &AtomicBool, wait: Duration) -> u64 {
         let mut next = None;
         while !ending.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// Runs the sections of one lease, which passes from one call of the process to the next.
+    /// Runs the sections of one tenure: the process passes one lease from call to call.
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
         let mut hand_overs = 0;
@@ -135,7 +135,7 @@ impl<'a> Earlier<'a> {
         self.asked.push_back(now());
     }
 
-    /// Does the work of a body, and renews the lease now and then.
+    /// Does the work of a body, and renews the lease in some sections.
     fn stay(&mut self, lease: &mut Lease) {
         std::thread::sleep(self.random.duration(STAY));
         if self.random.below(RENEWED) == 0 {
@@ -151,8 +151,8 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Ends a lease. If the process has another call, one request both releases the lock and asks
-    /// for it again. Now and then the lock is kept for a while instead.
+    /// Ends a lease. If the process has another call, one request both releases the lock and
+    /// requests it again. In some sections the lock is kept for a while instead.
     fn give_back(&mut self, lease: &Lease, ending: &AtomicBool, wait: Duration) -> Option<Lease> {
         let kept = self.random.below(KEPT) == 0;
         if !self.mode.is_alone() || kept || ending.load(Ordering::Relaxed) {
@@ -177,7 +177,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Notes that the lock was gone before the end of its lease.
+    /// Notes that the lock was lost before the end of its lease.
     fn lost(&self) {
         self.crew.note(&Note::Lost {
             key: self.key.clone(),

@@ -1,5 +1,5 @@
-//! Requirement 34 under every fault of the processes, of their networks and of the server. A second
-//! part empties the server again and again.
+//! Requirement 34 under every fault of the processes, of their networks and of the server. In a
+//! second part, the server is emptied again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,15 +18,16 @@ use super::tally::Progress;
 use crate::oracle::{Note, Report};
 use crate::server::Server;
 
-/// Longer than the run.
+/// Time for which a result is kept. It is longer than the run.
 pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
-/// Number of sets of keys in the storm. The seed of a process selects its set, so a process that
-/// replaces a killed one uses other keys.
+/// Number of sets of keys in the storm, a run with random faults. The seed of a process selects its
+/// set, so the replacement of a killed process uses other keys.
 const SETS: u64 = 6;
-/// Number of keys of each kind in a set, in a full run and in a small one.
+/// Number of keys of each kind in a set, in a full run and in a small run.
 const KEYS: u32 = 1_000;
 const FEW_KEYS: u32 = 20;
-/// Number of answers, and of faults from outside, in the storm.
+/// Number of answers that the storm must reach, and of faults except those that workers cause
+/// themselves.
 const ANSWERS: u64 = 200_000;
 const FAULTS: u64 = 300;
 /// Number of times that the server is emptied.
@@ -35,18 +36,18 @@ const LONG: Duration = Duration::from_secs(60);
 /// Time limit of a storm that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Prefix of orders. A unique key ensures that each order is made once, even if the store loses a
-/// result. Results expire soon, so bodies run all the time.
+/// Prefix of keys of orders. A unique key of the table ensures that each order is made once, even
+/// if the store loses a result. Their results expire soon, so that bodies run all the time.
 const ORDERS: &str = "order";
 const SOON_MS: u64 = 1_000;
-/// Prefix of counters. Only the lock and the kept result prevent a second body.
+/// Prefix of keys of counters. Only the lock and the kept result prevent a second body.
 const COUNTERS: &str = "count";
 
-/// Returns lanes that click on `keys` orders and on as many counters of a set.
+/// Returns lanes whose calls ("clicks") use `keys` orders and the same number of counters of a set.
 ///
-/// Each click on a counter makes one of two different requests, so half of the later clicks are
-/// refused. Some bodies fail, and some outlive their lease in one poll. Results of both must not be
-/// kept.
+/// Each click on a counter makes one of two different requests. So half of the later clicks are
+/// refused, because the kept result is for the other request. Some bodies fail, and some outlive
+/// their lease in one poll. The results of both must not be kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),
@@ -88,7 +89,7 @@ pub(super) fn table(crew: &Crew) {
     local_runtime().block_on(Orders::create(&crew.ledger()));
 }
 
-/// Reports the numbers of calls answered by a body and by a kept result.
+/// Reports the number of calls answered by a body, and the number answered by a kept result.
 pub(super) fn record(sheet: &Sheet, what: &str, report: &Report) {
     let ran = report.answered - report.replayed;
     sheet.remark(format!(
@@ -100,8 +101,8 @@ pub(super) fn record(sheet: &Sheet, what: &str, report: &Report) {
     });
 }
 
-/// Injects every fault, on a server that has every write on disk before it answers. After a call
-/// has got a result, the result stays, and every later call gets the same result.
+/// Injects every fault, on a server that writes every change to disk before it answers. After a
+/// call has got a result, the result stays, and every later call gets the same result.
 pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("replay-storm");
     table(&crew);
@@ -180,7 +181,8 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
         }
         living.join().expect("no panic")
     });
-    // On a busy machine, the processes may not have replayed any result yet.
+    // On a busy machine, the processes may not have replayed any result yet, so the run waits for a
+    // replay.
     let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
     let mut watch = crew.watch();
     sheet.check(watch.wait_for(LONG, replayed).is_some(), || {

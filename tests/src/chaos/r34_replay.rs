@@ -1,8 +1,7 @@
 //! Requirement 34: an order is made once for any number of clicks, and every answered click gets
-//! the same order. Meanwhile processes are killed, and every other fault strikes. Between a
-//! process's commit and its release there remains a window in which a crash loses the result. The
-//! last part of the test kills a process in this window. A unique key still prevents a second
-//! order.
+//! the same order. Meanwhile processes are killed, and every other fault is injected. If a process
+//! crashes between its commit and its release, the result is lost. The last part of the test kills
+//! a process at such a moment. A unique key still prevents a second order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +31,7 @@ const CLICKS: u64 = 20;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 
-/// Returns a lane of clicks on these orders, one after the other.
+/// Returns a lane that clicks on these orders, one after the other.
 fn lane(keys: Vec<String>, pause_us: u64) -> Lane {
     Lane {
         keys,

@@ -1,5 +1,5 @@
-//! Requirement 35: operators list locks and take some away while requirement 1 runs. No promise is
-//! broken, and the holder of each lock taken away is notified.
+//! Requirement 35: operators list locks and take some away during the run of requirement 1. No
+//! promise is broken, and the holder of each lock taken away is notified.
 //!
 //! The operators run the command `leasehold`: `watch` and `ls` all the time, and `release --yes`
 //! for a lock that `ls` has shown.
@@ -36,18 +36,18 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Number of sections, of faults, and of locks that operators take away.
+/// Numbers that a run must reach: sections, faults, and locks that operators take away.
 const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
 /// Time limit for the notification of a holder.
 const NOTICE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// Time limit of a storm that does not reach its numbers.
+/// Time limit for a storm (a run with random faults) to reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
-/// The longest pause of an operator. It gives the workers time.
+/// The longest pause of an operator, which lets the workers take locks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Exit codes of the command: success, the lock is free, and the store is unavailable.
 const DONE: i32 = 0;
@@ -65,8 +65,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     ));
 }
 
-/// Runs workers that only operators disturb. So no bodies may overlap, and each holder must be
-/// notified, unless its body has ended before.
+/// Runs workers that only operators disturb. No bodies may overlap, and each holder must be
+/// notified unless its body has already ended.
 fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators-alone");
     let server = Server::start();
@@ -106,7 +106,8 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
-    // A short body is often done before an operator's command arrives, and a long body hardly ever.
+    // A short body has often ended before an operator's command arrives. A long body hardly ever
+    // has.
     let [lost, done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, true));
     sheet.check(done < lost, || "hardly a holder was notified".to_owned());
     let [short_lost, short_done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, false));
@@ -120,18 +121,18 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body inside this lock waits for longer than a notification may take.
+/// True if the body inside this lock waits longer than the time limit of a notification.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// Returns the lanes of requirement 1. In lanes with few copies, the bodies are long.
+/// Returns the job of requirement 1, but lanes with few copies get long bodies.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
-        // No call is dropped, because a dropped call is not notified.
+        // No call is dropped, because nobody notifies a dropped call.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
-        // On a busy machine, shorter leases would be lost.
+        // On a busy machine, shorter leases would be lost without an operator.
         lane.ttl_ms = 20_000;
         if lane.copies < 8 {
             lane.work = Work::Wait { ms: 8_000 };
@@ -143,14 +144,14 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
 /// The end of a holder whose lock was taken away.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Outcome {
-    /// Its call ended with `Lost`.
+    /// The holder's call ended with `Lost`.
     Lost,
-    /// Its body had ended, and its release was on the way.
+    /// The holder's body had ended, and its release was on the way.
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away. The end must be noted within this
-/// time after the operator's answer.
+/// Finds the end of the former holder of each lock taken away. The end must be noted within the
+/// time `within` after the operator's answer.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -183,9 +184,9 @@ fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<O
     ended.collect()
 }
 
-/// Injects all faults of requirement 1 as well. A holder may be cut off from the store when its
-/// lock is taken away. The next holder does not wait for it, so for the oracle its lease ends at
-/// that time.
+/// Injects all faults of requirement 1 as well. When a lock is taken away, its holder may be cut
+/// off from the store. The next holder does not wait for the old one. So for the oracle, the old
+/// lease ends at the time of the operator's request.
 fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators");
     let seed = ground.random(37).next_u64();
@@ -204,8 +205,8 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let storm = Storm {
         job: r01_exclusion::job,
         beside: &beside,
-        // The run waits for at least one taken lock. On a busy machine most locks are free again
-        // when an operator's command arrives.
+        // The run ends only after at least one lock was taken away. On a busy machine most locks
+        // are free again when an operator's command arrives.
         awaited: Some(b"{\"note\":\"taken_away\""),
         progress: Progress::Sections,
         enough: SECTIONS,
@@ -299,8 +300,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// Starts the command `watch`, and returns it after it has shown locks. Waits while the server
-    /// is away.
+    /// Starts the command `watch`, and returns its process after it has shown locks. Waits while
+    /// the server is down.
     fn watching(&self, url: &str) -> Leashed {
         loop {
             let mut watch = self.command(url, &["watch", "--every", "200ms"]);
@@ -370,8 +371,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// Runs the command, and returns the lines of its JSON. It must end with one of the codes, or
-    /// because the server is away.
+    /// Runs the command, and returns the lines of its JSON. The command must end with one of the
+    /// codes, or because the server is down.
     fn printed(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
         let ended = self.command(url, arguments).output();
         let ended = ended.expect("the command starts");
@@ -407,7 +408,7 @@ fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
 }
 
 /// Returns the process whose lock this command has taken away. `None` if the lock had no holder, or
-/// if another operator had taken it away before.
+/// if another operator had already taken it away.
 fn holder_of(answer: &Value) -> Option<u32> {
     let holder = &answer["was"]["holders"][0];
     let revoked = holder["revoked"].as_bool()?;

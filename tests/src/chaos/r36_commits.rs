@@ -1,5 +1,5 @@
-//! Requirement 36: if a transaction has verified its lock, it is committed before any other call
-//! gets the lock, or not at all. The check uses SQL alone.
+//! Requirement 36: a transaction that has verified its lock is committed before any other call gets
+//! the lock, or not at all. The result is checked with SQL alone.
 //!
 //! Many tasks share two pools, which stand for two processes of a service. Most calls are dropped
 //! at a random moment, many of them during their `COMMIT`.
@@ -29,14 +29,14 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 10_000;
-/// Number of tasks of the first pool, and of the second.
+/// Number of tasks that use the first pool, and number that use the second pool.
 const TASKS: [u64; 2] = [10, 3];
 /// A ttl so short that it ends during some of the transactions.
 const SHORT: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(4);
 /// The longest pause between reading and writing.
 const PAUSE: Duration = Duration::from_millis(80);
-/// The longest time after which a call is dropped.
+/// The longest time until a call is dropped.
 const HURRY: Duration = Duration::from_millis(150);
 const SMALL: Duration = Duration::from_secs(5);
 /// The least number of calls of a short run.
@@ -75,7 +75,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         }
         strikes
     });
-    // The wait is needed because transactions outlive their calls.
+    // Transactions outlive their calls, so the run waits for them.
     wait::until("all tasks have ended", LONG, || {
         Arc::strong_count(&bank) == 1
     });
@@ -126,13 +126,13 @@ impl Caller {
         }
     }
 
-    /// True if the run has too few calls at its end, so that a busy machine gets more time.
+    /// True if a run at its end has made too few calls. A busy machine then gets more time.
     fn is_short(&self, until: Instant) -> bool {
         let enough = FEWEST <= self.calls.load(Ordering::Relaxed);
         !enough && Instant::now() < until + LONG
     }
 
-    /// Makes one call, which releases its lock in any case.
+    /// Makes one call. The call releases its lock even if it is dropped.
     async fn call(&mut self) {
         let random = &mut self.random;
         let key = random.below(KEYS);
@@ -142,7 +142,7 @@ impl Caller {
             1 => request.ttl(TTL),
             _ => request.ttl(TTL).watchdog(),
         };
-        // The acquisition timed out, or the server's answer was too late.
+        // Either the acquisition timed out, or the server's answer was too late.
         let Ok(guard) = request.acquire().await else {
             return;
         };
@@ -173,7 +173,8 @@ impl Caller {
     }
 }
 
-/// Loses answers to commits, delays requests, and lets requests arrive after their client has gone.
+/// Loses answers to commits, delays requests, and makes requests arrive after their client has
+/// closed the connection.
 async fn strike(bank: &Bank, random: &mut Random, until: Instant) -> u64 {
     let mut strikes = 0;
     let pause = Duration::from_millis(100);

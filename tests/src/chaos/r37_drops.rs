@@ -1,5 +1,5 @@
-//! Requirement 37: calls dropped at any await leave no lock behind. The tasks spawned by their
-//! bodies see the loss of the lock before the next body begins.
+//! Requirement 37: calls dropped at any await leave no lock behind. The tasks that their bodies
+//! have spawned detect the loss of the lock before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Number of keys that calls contend for. Each task has a separate key as well.
+/// Number of keys that calls contend for. In addition, each task has a separate key.
 const KEYS: usize = 3;
 const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
 /// More polls than any call needs.
 const MOST_POLLS: u64 = 1_000;
 /// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
-/// process without callers moves on after a second.
+/// process without callers becomes free after a second.
 const BOUND: Duration = Duration::from_secs(3);
-/// Time within which each request of a dropped call has arrived.
+/// Time within which each request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(30);
-/// Tolerated growth of the heap, in KiB, in a full run and in a short one. A short run is still
-/// warming up: each further connection to etcd or ZooKeeper is more than 1 MiB. In a run of six
+/// Tolerated growth of the heap, in KiB, in a full run and in a short run. A short run is still
+/// warming up: each further connection to etcd or ZooKeeper takes more than 1 MiB. In a run of six
 /// minutes on etcd the heap stayed between 5.1 and 5.6 MB after the first minute.
 const SLACK: [u64; 2] = [512, 8_192];
 
@@ -115,8 +115,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     heap(ground, &place, sheet);
 }
 
-/// Runs two pools, which stand for two processes, with callers that drop their calls. One pool is
-/// dropped together with its last caller.
+/// Runs two pools, which stand for two processes, with callers that drop their calls. One of the
+/// pools is dropped together with its last caller.
 fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     let mut random = ground.random(37);
     let length = match ground.size {
@@ -153,8 +153,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(report.still_held + report.unconfirmed == 0, || {
         format!("the engine still has locks of dropped calls: {report:?}")
     });
-    // `visits` has no other owner once the tasks that the bodies spawned have ended. Each of them
-    // ends when its lock is lost.
+    // The tasks that the bodies have spawned own `visits`, and nothing else does. Each task ends
+    // when its lock is lost.
     let ended = wait::try_until(LONG, || Arc::strong_count(&visits) == 1);
     sheet.check(ended.is_some(), || {
         "a handle stays good without its call".to_owned()
@@ -172,8 +172,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Checks that no lock is left, not even a lock passed to a process without callers. A dropped
-/// call's request may arrive late, so each key must stay free for a while.
+/// Checks that no lock is left, not even a lock passed to a process without callers. The request of
+/// a dropped call may arrive late, so each key must stay free for a while.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();
@@ -205,7 +205,7 @@ struct Caller {
     visits: Arc<Visits>,
     calls: Arc<AtomicU64>,
     random: Random,
-    /// Index of the key that only this task uses.
+    /// Index of this task's separate key.
     own: usize,
     forms: &'static [Form],
 }
@@ -237,8 +237,8 @@ impl Caller {
         usize::try_from(self.random.below(KEYS as u64)).unwrap_or(0)
     }
 
-    /// Drops one call before its first poll, the next one after one poll, and so on, until a call
-    /// ends.
+    /// Drops the first call before its first poll, the next call after one poll, and so on, until a
+    /// call ends before its drop.
     async fn each_await(&self, form: Form, seat: usize, until: Instant) {
         for polls in 0..MOST_POLLS {
             if polled(polls, self.call(form, seat)).await || until < Instant::now() {
@@ -318,7 +318,7 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
 }
 
 /// Returns the smallest heap within `time`, which is the heap with the fewest active calls. Returns
-/// 0 without a reading.
+/// 0 if there was no reading.
 fn least(file: &Path, time: Duration) -> u64 {
     let began = Instant::now();
     let mut least = u64::MAX;

@@ -1,6 +1,6 @@
-//! Requirement 38: a lease must last beside other users of the server with few rights, if they do
-//! not attack this lease itself. It must also last on servers that allow less after a reconnect,
-//! and with more waiting calls than a packet carries.
+//! Requirement 38: a lease must last in spite of other users of the server with few rights, if they
+//! do not attack this lease itself. It must also last on servers that allow less after a reconnect,
+//! and with more waiting calls than one packet can carry.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -38,8 +38,8 @@ impl Sale {
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {
-            // Polls the table, because the newer holder is in another process and does not notify
-            // this one.
+            // The task polls the table, because the newer holder is in another process and does not
+            // notify this process.
             tokio::time::sleep(STEP).await;
         }
         self.write(seen).await;

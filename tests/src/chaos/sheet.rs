@@ -12,7 +12,7 @@ use crate::oracle::{Kind, Report};
 pub struct Reached {
     /// The name of the counted events.
     pub what: &'static str,
-    /// The count.
+    /// The count that this run reached.
     pub count: u64,
     /// The count that a full run must reach.
     pub wanted: u64,
@@ -25,7 +25,7 @@ pub struct Tally {
     pub sections: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// Pairs of holders that excluded each other and were inside at the same time.
+    /// Pairs of holders that exclude each other but were inside at the same time.
     pub overlaps: u64,
     /// Pairs of such holders in deployments where asynchronous replication allows them.
     pub allowed_overlaps: u64,
@@ -67,7 +67,7 @@ impl Tally {
 /// The outcome of one requirement.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The numbers.
+    /// The counts that the requirement must reach.
     pub reached: Vec<Reached>,
     /// Further measurements.
     pub remarks: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// True if nothing went wrong.
+    /// True if no check failed.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
@@ -113,7 +113,7 @@ impl Outcome {
     }
 }
 
-/// An outcome that several threads write to.
+/// An outcome that several threads can add to.
 #[derive(Debug, Default)]
 pub struct Sheet(Mutex<Outcome>);
 
@@ -195,15 +195,15 @@ impl Sheet {
         self.fail(text);
     }
 
-    /// Notes two holders that were inside at the same time.
+    /// Notes that two holders were inside at the same time.
     pub fn overlap(&self, text: impl Into<String>) {
         self.outcome().tally.overlaps += 1;
         self.fail(text);
     }
 
-    /// Adds the oracle's report of a run in which asynchronous replication allows two holders after
-    /// a fail-over. Such overlaps are counted, and break no promise. Returns the number of
-    /// overlaps.
+    /// Adds the oracle's report of a run on a deployment with asynchronous replication, which
+    /// allows two holders after a fail-over. Such overlaps are counted, but break no promise.
+    /// Returns the number of overlaps.
     pub fn report_replicated(&self, mut report: Report) -> u64 {
         let (overlaps, others) = report
             .violations

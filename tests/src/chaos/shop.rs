@@ -1,4 +1,4 @@
-//! A resource in SQL: a table that checks fences by the documented recipe.
+//! A resource in SQL: a table that checks fences as the documentation recommends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use sqlx::{Row, SqlitePool};
 
 use super::ledger::Written;
 
-/// The longest time that a writer waits for a process that was stopped in a transaction.
+/// The longest time that a writer waits for a process stopped in a transaction.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// The table, in a file that all processes open.
+/// The table, in an SQLite file that all processes open.
 #[derive(Debug)]
 pub(super) struct Shop {
     table: SqlitePool,
@@ -52,8 +52,8 @@ impl Shop {
         }
     }
 
-    /// Returns the number of sold items, or `None` for a reader with an old fence. After this, the
-    /// table refuses writers with an older fence.
+    /// Returns the number of sold items, or `None` for a reader with an old fence. After a
+    /// successful read, the table refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

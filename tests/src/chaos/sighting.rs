@@ -1,4 +1,5 @@
-//! The time for which a key outlives its due time, and the delay that a busy machine adds to it.
+//! The time for which a key remains after the time when it should be gone, and the delay that a
+//! busy machine adds to it.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +12,15 @@ use crate::probe::Probe;
 pub(super) struct Sighting {
     /// Time from the due time to the start of the last check that found the key.
     pub(super) last: Duration,
-    /// Tolerance for a busy machine: four times the longest delay of a thread's wake-up or of the
-    /// store's answer meanwhile. A release is a chain of both. On an idle machine it is almost
-    /// zero.
+    /// Tolerance for a busy machine: four times the longest delay, either of a thread's wake-up or
+    /// of the store's answer. A release is a chain of such delays. On an idle machine the tolerance
+    /// is almost zero.
     pub(super) excuse: Duration,
 }
 
 impl Sighting {
-    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. Stops at
-    /// the latest when `most` has passed.
+    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. Stops in
+    /// any case once `most` has passed.
     pub(super) fn of(
         probe: &dyn Probe,
         key: &str,

@@ -1,5 +1,5 @@
-//! The single server of a requirement, a Redis or a PostgreSQL, with networks in front of it that
-//! can fail.
+//! The single server of a requirement, a Redis or a PostgreSQL, with proxies that simulate network
+//! faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Site {
         }
     }
 
-    /// Starts a network in front of the server. It can be made to fail.
+    /// Starts a proxy in front of the server. The proxy can inject network faults.
     pub(super) fn proxy(&self) -> Proxy {
         match self {
             Self::Redis(server) => Proxy::start(server.address()),
@@ -56,7 +56,7 @@ impl Site {
         }
     }
 
-    /// Returns the URL of the server through the network `proxy`.
+    /// Returns the URL of the server through `proxy`.
     pub(super) fn url_over(&self, proxy: &Proxy) -> String {
         match self {
             Self::Redis(_) => proxy.url(),
@@ -64,7 +64,8 @@ impl Site {
         }
     }
 
-    /// Returns a function that counts the processes in the queue of a key, dead ones included.
+    /// Returns a function that counts the processes in the queue of a key, including dead
+    /// processes.
     pub(super) fn queues(&self) -> Box<dyn Fn(&str) -> u64> {
         match self {
             Self::Redis(server) => {
@@ -108,12 +109,12 @@ pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     });
 }
 
-/// Returns the number of processes in the queue of a key, dead ones included.
+/// Returns the number of processes in the queue of a key, including dead processes.
 pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
     let queue = queue.unwrap_or_default();
-    // The first record of a queue may be a mark, with zeros instead of a process. A mark is not a
-    // process in the queue.
+    // The first record of a queue may be a mark, with zeros instead of the name of a process. A
+    // mark is not a process in the queue.
     let marked = u64::from(queue.starts_with(&"0".repeat(32)));
     queue.len() as u64 / RECORD - marked
 }

@@ -1,4 +1,4 @@
-//! Spans in nanoseconds.
+//! Durations in nanoseconds.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ pub enum Store {
     Redis,
     /// `memory://`.
     Memory,
-    /// Independent masters: three or five.
+    /// Three or five independent masters.
     Redlock,
     /// A master, two replicas and three Sentinels.
     Sentinel,
@@ -23,8 +23,8 @@ pub enum Store {
     Zookeeper,
 }
 
-/// All deployments except a single Redis and memory. The name of each on the command line is its
-/// variant in lower case.
+/// All deployments except a single Redis and memory. The name of a deployment on the command line
+/// is its variant in lower case.
 pub const DEPLOYMENTS: [Store; 7] = [
     Store::Redlock,
     Store::Sentinel,

@@ -1,8 +1,8 @@
 //! Worker processes under every fault, until enough has happened.
 //!
-//! On Redis each process has a separate network to a server that has every write on disk before it
-//! answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the locks
-//! belong to one process, which is stopped and killed. Its replacement uses new keys.
+//! On Redis each process has a separate network to a server that writes every change to disk before
+//! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the
+//! locks belong to one process, which is stopped and killed. Its replacement uses new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,20 +20,20 @@ use crate::oracle::Report;
 use crate::proxy::Proxy;
 use crate::server::ServerOptions;
 
-/// The ttl of all locks. Some faults are shorter than the ttl, others longer.
+/// The ttl of all locks. Some faults are shorter than the ttl, and others are longer.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
 /// The smallest number of progress notes that any run must reach.
 const LEAST: u64 = 200;
-/// Multiple of its time limit that a run may take to reach `LEAST`.
+/// A run that has not reached `LEAST` may take up to this multiple of its time limit.
 const PATIENCE: u32 = 12;
 
 /// The workers' job, and the conditions for the end of their run.
 pub(super) struct Storm<'a> {
     /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// Called beside the workers on Redis, with the server's URL. Must return after the flag is
-    /// set.
+    /// Called in parallel with the workers on Redis, with the server's URL. Must return after the
+    /// flag is set.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
     /// The beginning of a line in the history, if any. No run ends before such a line.
     pub(super) awaited: Option<&'static [u8]>,
@@ -46,7 +46,7 @@ pub(super) struct Storm<'a> {
     pub(super) limit: Duration,
 }
 
-/// Runs nothing beside the workers.
+/// Runs nothing in parallel with the workers.
 pub(super) fn alone(_: &str, _: &AtomicBool) {}
 
 /// Returns the number of faults that the workers caused themselves.
@@ -66,7 +66,7 @@ impl Storm<'_> {
 
     fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
-        // The log is rewritten early, because a short log loads fast after a restart.
+        // The log is rewritten early, so that it stays short and loads fast after a restart.
         let mut server = ServerOptions::new()
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])
@@ -155,7 +155,7 @@ impl Storm<'_> {
         });
     }
 
-    /// Waits until the numbers are reached, or the time is over.
+    /// Waits until the numbers are reached, or until the time is over.
     pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut tally = Tally::of(history, self.progress, self.awaited);
@@ -174,9 +174,9 @@ impl Storm<'_> {
 }
 
 /// Returns the longest pause between two faults of one process. In a full run the pauses are long
-/// enough for sections. On PostgreSQL they are so in a small run too, because PostgreSQL starts a
-/// process for each new connection. On a busy machine no worker would otherwise be connected for
-/// long enough to get a lock.
+/// enough for sections. On PostgreSQL the pauses of a small run are also long, because
+/// PostgreSQL starts a process for each new connection. With shorter pauses on a busy machine, no
+/// worker would be connected for long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Memory => Duration::from_millis(250),

@@ -1,4 +1,4 @@
-//! Worker processes under every fault, on a PostgreSQL that has every commit on disk before it
+//! Worker processes under every fault, on a PostgreSQL that writes every commit to disk before it
 //! answers. (No promise covers a server that loses confirmed commits.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ impl Storm<'_> {
     }
 }
 
-/// A server that faults hit.
+/// A server with injected faults.
 struct Struck<'a> {
     crew: &'a Crew,
     server: &'a mut Postgres,
@@ -90,7 +90,8 @@ impl Struck<'_> {
                     self.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
-                    // The sweep may remove only the rows of idle locks.
+                    // This sweep, which normally removes old rows of free locks, must not remove
+                    // the row of a held lock.
                     self.crew.fault("sweep of all idle rows");
                     self.execute("SELECT leasehold.sweep('0 s', 100000)");
                 }
@@ -105,7 +106,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Lets another client lock the rows of all locks.
+    /// Makes another client lock the rows of all locks.
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();
@@ -115,7 +116,7 @@ impl Struck<'_> {
     }
 
     fn execute(&self, sql: &str) {
-        // Another transaction may block this statement, so a failure is ignored.
+        // An error is ignored, because another transaction may block this statement.
         self.database.try_run(sql);
     }
 }

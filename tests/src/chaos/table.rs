@@ -16,7 +16,7 @@ pub struct Row {
     pub store: Store,
     /// The duration of the run.
     pub took: Duration,
-    /// Its outcome.
+    /// The outcome of the requirement.
     pub outcome: Outcome,
 }
 

@@ -10,7 +10,7 @@ use super::ground::{Ground, Size};
 /// Faults that workers cause themselves, by the text of their notes.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
-/// Time limit of a full run that does not reach its numbers.
+/// Time limit for a full run to reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The duration of a run. A full run may last longer, until it has reached its numbers.
@@ -30,8 +30,8 @@ impl Span {
         Self { time, longest }
     }
 
-    /// True if a run that began at `began` must go on. `enough` is true if it has reached its
-    /// numbers.
+    /// True if a run that began at `began` must continue. `enough` is true if the run has reached
+    /// its numbers.
     pub(super) fn goes_on(&self, began: Instant, enough: bool) -> bool {
         began.elapsed() < if enough { self.time } else { self.longest }
     }
@@ -60,7 +60,7 @@ pub(super) struct Tally {
     lines: BufReader<File>,
     line: Vec<u8>,
     counted: Progress,
-    /// The beginning of an expected note that has not been read yet, if any.
+    /// The beginning of a note that must still occur, if any.
     awaited: Option<&'static [u8]>,
     progress: u64,
     faults: u64,
@@ -100,14 +100,14 @@ impl Tally {
         }
     }
 
-    /// True if this progress and this many faults from outside are reached, and the awaited note
-    /// has been read.
+    /// True if this progress and this many outside faults are reached, and the awaited note has
+    /// been read.
     pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
         progress <= self.progress && faults <= self.faults && self.awaited.is_none()
     }
 }
 
-/// True for the note of a fault from outside. Faults that workers cause themselves do not count.
+/// True for the note of an outside fault. Faults that workers cause themselves do not count.
 fn is_outside_fault(line: &[u8]) -> bool {
     let fault = b"{\"note\":\"fault\",\"kind\":\"";
     let kind = line.strip_prefix(fault);

@@ -1,5 +1,5 @@
-//! The log and the metrics recorder of a worker process, both of them user code. One of them blocks
-//! for a while or panics once.
+//! The log and the metrics recorder of a worker process. Both stand for user code. One of them
+//! blocks for a while or panics once.
 
 use std::io::{PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::job::{Outlet, Telemetry, Trouble};
 use super::span::nanos;
 use crate::oracle::{History, Note};
 
-/// More bytes than fit into a pipe that nobody reads.
+/// A number of bytes that does not fit into a pipe that nobody reads.
 const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
@@ -72,7 +72,7 @@ impl Sink {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::thread::sleep(time);
-                // From here on, the pipe is read, so writes no longer block.
+                // After this, the pipe is read, so writes no longer block.
                 let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });

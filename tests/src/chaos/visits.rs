@@ -1,5 +1,5 @@
-//! The bodies of requirement 37. They record which body is in which lock. The tasks that they spawn
-//! record how long the lock lasts.
+//! The bodies of requirement 37. They record which body is in which lock. The tasks spawned by
+//! these bodies record how long the lock lasts.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,10 +13,10 @@ use leasehold::LockHandle;
 /// The bodies inside one lock.
 #[derive(Debug, Default)]
 struct Seat {
-    /// The body that holds the lock alone, if any.
+    /// The body that holds the lock exclusively, if any.
     alone: Option<u64>,
     readers: u64,
-    /// The last body that began, alone or not.
+    /// The last body that began, exclusive or shared.
     last: u64,
 }
 
@@ -25,7 +25,7 @@ struct Seat {
 pub(super) struct Visits {
     seats: Vec<Mutex<Seat>>,
     begun: AtomicU64,
-    /// Number of tasks that outlived their call and saw the loss of its lock.
+    /// Number of tasks that outlived their call and detected the loss of its lock.
     outlived: AtomicU64,
     violations: Mutex<Vec<String>>,
 }
@@ -76,7 +76,7 @@ impl Visits {
         violations.push(text);
     }
 
-    /// Runs the body of a call. A task that it spawns goes on after the call.
+    /// Runs the body of a call. Each task that the body spawns continues after the call.
     pub(super) async fn body(self: &Arc<Self>, lock: &LockHandle, spots: &[Spot]) {
         let body = 1 + self.begun.fetch_add(1, Ordering::Relaxed);
         let _inside: Vec<_> = spots.iter().map(|spot| self.enter(body, *spot)).collect();
@@ -108,7 +108,8 @@ impl Visits {
         }
     }
 
-    /// Repeats a check for as long as the handle is good. No other body may begin in that time.
+    /// Repeats a check for as long as the handle reports that the lock is held. No other body may
+    /// begin in that time.
     async fn outlive(&self, body: u64, lock: &LockHandle, seat: usize) {
         loop {
             let last = self.seat(seat).last;

@@ -1,4 +1,4 @@
-//! Notes about locks that are held in this process instead of a worker process.
+//! Notes about locks held in this process instead of a worker process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Notes that a lock is held alone until the returned value is dropped. The lease may end
+    /// Notes that a lock is held exclusively until the returned value is dropped. The lease may end
     /// earlier.
     pub(super) fn enter(&self, key: &str, guard: &LockGuard) -> Inside<'_> {
         let handle = guard.handle();

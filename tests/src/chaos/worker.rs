@@ -1,4 +1,5 @@
-//! A worker process, which runs a [`Job`] until it is done, asked to end, or killed.
+//! A worker process, which runs a [`Job`] until the job is done, or the parent ends or kills the
+//! process.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// Time limit for the process to end after the end of standard input, which asks it to end.
+/// Time limit for the process to end after the end of its standard input, which requests its end.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -51,13 +52,14 @@ pub fn main(argument: &str, heap: fn() -> usize) {
 }
 
 /// Gives the current thread the lowest priority, so that it runs only when no other thread needs
-/// the processor. The main thread keeps its priority, because the threads of the pools inherit it.
+/// the processor. The main thread keeps its priority, because the threads of the pools inherit the
+/// main thread's priority.
 fn idle() {
     rustix::process::nice(19).expect("each thread may be nicer");
 }
 
-/// Waits for the end of standard input. The parent closes the pipe to ask this process to end. The
-/// pipe is also closed when the parent ends.
+/// Waits for the end of standard input. The parent closes the pipe to request the end of this
+/// process. The pipe is also closed when the parent ends.
 fn listen() {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
     ENDING.store(true, Ordering::Relaxed);
@@ -104,8 +106,8 @@ async fn run(job: Job) {
     }
 }
 
-/// Creates the `ready` file and waits for the `go` file. Meanwhile the parent can change the
-/// network between connecting and the first call.
+/// Creates the `ready` file and waits for the `go` file. In this time the parent can change the
+/// network, after the process has connected and before its first call.
 async fn wait_at(gate: &Path) {
     std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
     let go = gate.with_extension("go");

@@ -1,4 +1,4 @@
-//! The network over which the nodes of a cluster watch each other. A test can cut it for one node.
+//! The network over which the nodes of a cluster check each other. A test can cut one node off.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -57,7 +57,7 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }
@@ -100,7 +100,7 @@ async fn carry(
     target: u16,
     mut barred: watch::Receiver<Barred>,
 ) {
-    // If the node is down, its peer sees a connection that closes at once.
+    // If the node is down, the connecting node gets a connection that closes at once.
     let Ok(mut to) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
         return;
     };

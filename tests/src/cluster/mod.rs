@@ -68,8 +68,8 @@ impl Setup {
         self
     }
 
-    /// Lets nodes be [cut off](Cluster::isolate) from each other. This needs a system that has all
-    /// addresses of 127.0.0.0/8.
+    /// Allows tests to [cut nodes off](Cluster::isolate) from each other. This needs a system with
+    /// all addresses of 127.0.0.0/8.
     pub fn divisible(mut self) -> Self {
         self.divisible = true;
         self
@@ -111,7 +111,7 @@ impl Setup {
         let options = match &bus {
             Some(bus) => options
                 .option("cluster-announce-ip", &["127.0.0.1"])
-                // The server's protected mode treats only 127.0.0.1 itself as the local machine.
+                // The server's protected mode accepts only 127.0.0.1 as the local machine.
                 .option("protected-mode", &["no"])
                 .option("cluster-announce-bus-port", &[&bus.port().to_string()])
                 .option("bind-source-addr", &[&standing::address(index).to_string()]),
@@ -233,15 +233,16 @@ impl Cluster {
         masters.flat_map(|(_, node)| node.probe.keys("*")).collect()
     }
 
-    /// The first step of moving a slot. After it, the old node redirects requests for missing keys
-    /// to the new node.
+    /// Begins to move a slot, the first of three steps. After this step, the old node redirects
+    /// requests for missing keys to the new node.
     pub fn begin_move(&self, slot: usize, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", &self.id(from));
         self.set_slot(from, slot, "MIGRATING", &self.id(to));
     }
 
-    /// The second step: moves up to `count` keys of the slot. Returns the number of moved keys.
+    /// Moves up to `count` keys of the slot, the second of three steps. Returns the number of moved
+    /// keys.
     pub fn move_keys(&self, slot: usize, to: usize, count: usize) -> usize {
         let from = self.node(self.owner(slot));
         let mut list = cmd("CLUSTER");
@@ -262,9 +263,9 @@ impl Cluster {
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last step: assigns the slot to its new node on all masters. A master that learned of the
-    /// assignment late could take the slot back, so the command is repeated until all masters
-    /// agree.
+    /// Assigns the slot to its new node on all masters, the last of three steps. A master that
+    /// learned of the assignment late could take the slot back, so the command is repeated until
+    /// all masters agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
@@ -272,7 +273,7 @@ impl Cluster {
         let mut unpublished: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
             // In the first round the old node gets the command even if it agrees already. It may
-            // know the new owner and still treat the slot as moving.
+            // know the new owner, but still treat the slot as moving.
             for (index, _) in &unpublished {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -296,14 +297,14 @@ impl Cluster {
         self.nodes[node].runs = false;
     }
 
-    /// Starts a node again. It remembers its cluster, but has no locks.
+    /// Starts a killed node again. It remembers its cluster, but has no locks.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
         self.nodes[node].runs = true;
         self.connect_probe(node);
     }
 
-    /// Connects the plain client of a node again.
+    /// Connects the plain client of a node again, for example after a restart.
     pub fn connect_probe(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.probe = node.server.probe();

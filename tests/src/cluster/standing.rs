@@ -69,7 +69,7 @@ impl Cluster {
     /// Panics if the replica does not take over.
     pub fn depose(&self, master: usize) {
         let successor = self.replica_of(master);
-        // The replica may not be in sync yet, and may give the attempt up.
+        // The replica may not be in sync yet, and may then abandon the attempt.
         wait::until("the replica takes over", PATIENCE, || {
             let successor = self.node(successor);
             let asked = successor
@@ -91,7 +91,7 @@ impl Cluster {
                 bus.bar([address(node)]);
             }
         }
-        // Replicas use the clients' port for replication, so that port must be closed to them too.
+        // Replication uses the clients' port, so that port must also be closed to the replicas.
         self.permit_replication(node, false);
         self.cut_replication(node);
     }
@@ -114,7 +114,7 @@ impl Cluster {
         self.node(node).run::<()>(&acl);
     }
 
-    /// Starts a proxy in front of each node. From then on, all nodes send their clients to these
+    /// Starts a proxy in front of each node, and makes all nodes redirect their clients to the
     /// proxies.
     ///
     /// # Panics
@@ -153,7 +153,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until an isolated node no longer serves, and its replica is a master.
+    /// Waits until an isolated node no longer serves clients, and its replica is a master.
     ///
     /// # Panics
     ///

@@ -11,7 +11,7 @@ pub enum Answer {
     Granted {
         /// The fence.
         fence: u64,
-        /// Number of further fences after `fence` that are reserved for this token.
+        /// Number of further fences after `fence`, reserved for this token.
         spare: u32,
         /// True if other processes wait in the queue.
         wanted: bool,

@@ -3,7 +3,7 @@
 //!
 //! It uses the protocol of version 0.1.0, with copies of its scripts in `tests/wire/v0_1_0`. Like
 //! that version, it repeats requests, passes locks from call to call, and reacts to messages.
-//! Except for the clock, it uses no code of the present version.
+//! Except for the clock, it shares no code with the present version.
 
 mod answer;
 mod process;

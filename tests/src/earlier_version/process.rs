@@ -30,7 +30,7 @@ pub struct EarlierProcess {
     messages: Receiver<Message>,
     prefix: String,
     name: String,
-    /// Dropped together with the process. Its end also ends the listening thread.
+    /// Dropped together with the process, which makes the listening thread end.
     _life: Arc<()>,
 }
 
@@ -306,7 +306,7 @@ fn forward(message: &Msg, send: &Sender<Message>) {
         Some(("w", key)) => Message::Wanted(key.to_owned()),
         _ => return,
     };
-    // An error means that the process was dropped, so that nobody needs the message.
+    // An error means that the process was dropped and no longer needs the message.
     let _ = send.send(message);
 }
 

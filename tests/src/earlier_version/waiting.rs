@@ -10,10 +10,10 @@ use super::process::{EarlierProcess, Message, random_hex};
 use super::want::Want;
 use crate::random::Random;
 
-/// Mean pause between two requests of a process that will be notified.
+/// Mean pause between two requests of a queued process, which will be notified.
 const SLOW_POLL: Duration = Duration::from_millis(500);
-/// Mean pauses of a process that will not be notified. They grow from `FIRST_POLL` to
-/// `LONGEST_POLL`.
+/// Mean pauses of a process without a place in the queue, which will not be notified. They grow
+/// from `FIRST_POLL` to `LONGEST_POLL`.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
@@ -24,7 +24,7 @@ pub struct Lease {
     pub token: String,
     /// The fence of the lock.
     pub fence: u64,
-    /// Number of further fences after `fence` that are reserved for the process.
+    /// Number of further fences after `fence`, reserved for the process.
     pub spare: u32,
     /// True if another process is known to wait.
     pub wanted: bool,
@@ -119,8 +119,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // After a late answer, hardly any time of the lease is left. So the request is
-            // repeated, which gives the full ttl.
+            // After a late answer, hardly any time of the lease is left. The repeated request gives
+            // the full ttl.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::session_server::Node;
 
-/// Limit for an answer.
+/// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A blocking client of one server.
@@ -68,7 +68,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// Number of transactions so far that have changed something.
+    /// Number of transactions so far that changed data.
     ///
     /// # Panics
     ///
@@ -87,7 +87,7 @@ impl Gateway {
         self.metric("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// Number of proposed changes that are not committed yet.
+    /// Number of proposed but uncommitted changes.
     ///
     /// # Panics
     ///
@@ -124,7 +124,7 @@ impl Gateway {
 
     /// Revokes a lease, which deletes its keys.
     pub fn revoke(&self, lease: i64) {
-        // The lease may have ended already.
+        // An error is ignored, because the lease may have ended already.
         self.ask("/v3/lease/revoke", &json!({ "ID": lease.to_string() }));
     }
 

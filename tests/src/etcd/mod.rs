@@ -1,5 +1,5 @@
-//! Real etcd servers: one shared by all tests of a program, with a prefix for each test; a separate
-//! server for one test; or a cluster.
+//! Real etcd servers. All tests of a program share one server, with a prefix for each test. A test
+//! can also start a separate server or a cluster.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ mod tls;
 pub use self::gateway::Gateway;
 pub use self::probe::EtcdProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The server that tests share.
@@ -34,7 +34,7 @@ pub struct Etcd {
     name: String,
     port: u16,
     peer_port: u16,
-    /// The network through which the other members reach this server. `None` if they reach it
+    /// The proxy through which the other members reach this server. `None` if they reach it
     /// directly.
     network: Option<Pipe>,
     /// The members of the server's cluster, as passed on its command line.
@@ -48,7 +48,7 @@ pub struct Etcd {
 
 impl Etcd {
     /// Starts a separate server for one test, with its data on a disk, so that a write takes as
-    /// long as it does for users.
+    /// long as in production.
     ///
     /// # Panics
     ///
@@ -60,8 +60,7 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
-    /// Starts a cluster of `members` servers. A network in front of each server connects it to the
-    /// other members.
+    /// Starts a cluster of `members` servers. The members reach each server through a proxy.
     ///
     /// # Panics
     ///
@@ -94,7 +93,7 @@ impl Etcd {
         let secret = server.folder.path().join("secret");
         fs::write(&secret, "a secret of this test").expect("a file can be written");
         let token = format!("jwt,sign-method=HS256,ttl=1h,priv-key={}", secret.display());
-        // A login is cheap, so that a busy machine answers it in time.
+        // The password hash is cheap, so that even a busy machine answers a login in time.
         server.arguments = vec![
             format!("--auth-token={token}"),
             "--bcrypt-cost=4".to_owned(),
@@ -131,11 +130,11 @@ impl Etcd {
         servers
     }
 
-    /// The network through which the other members reach this server.
+    /// The proxy through which the other members reach this server.
     ///
     /// # Panics
     ///
-    /// Panics if the server's cluster has no networks.
+    /// Panics if the cluster of this server has no proxies.
     pub fn network(&self) -> &Pipe {
         self.network.as_ref().expect("its cluster has networks")
     }

@@ -1,4 +1,4 @@
-//! A probe of the keys of locks.
+//! A probe that reads and takes the locks of an etcd server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +35,7 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// Makes a node with a new lease for a lock of the probe.
+    /// Makes a node with a new lease, for a lock that the probe takes.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

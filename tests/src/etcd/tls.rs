@@ -1,4 +1,4 @@
-//! A server with TLS.
+//! An etcd server with TLS.
 
 use std::fs;
 use std::path::Path;

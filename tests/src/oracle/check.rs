@@ -26,8 +26,8 @@ pub struct Report {
     pub replayed: u64,
     /// Writes that the resource accepted.
     pub writes: u64,
-    /// Number of writes refused after the end of a lease. The poll of such a write began before
-    /// that end.
+    /// Number of writes refused after the end of a lease. The poll that made such a write began
+    /// before that end.
     pub late_writes: u64,
     /// Lost leases.
     pub lost: u64,
@@ -91,7 +91,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Checks a history.
+/// Applies the oracle's rules to a history file.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn check_file(path: &Path) -> std::io::Result<Report> {
     })
 }
 
-/// Checks notes.
+/// Applies the oracle's rules to these notes.
 pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
     let mut checker = Checker::default();
     for note in notes {
@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_late_end_of_a_stopped_process_is_not_an_overlap() {
-        // The body left 200 after its deadline, in a poll that had begun before the deadline.
+        // The body left at 310, 200 after its deadline, in a poll that had begun before the
+        // deadline.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -301,7 +302,7 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // This body's lease was requested before the other body had left, and the body began
+        // The lease of this body was requested before the other body had left, and this body began
         // afterwards.
         let late = Note::Enter {
             key,
@@ -357,7 +358,8 @@ mod tests {
     #[test]
     fn readers_may_overlap_only_with_readers() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
-        // Fences follow the order of the grants, not of the first readings of the clock.
+        // Fences follow the order of the grants. The bodies may read the clock for the first time
+        // in another order.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
         assert_eq!(kinds(&readers), []);
         let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];

@@ -9,8 +9,8 @@ use super::Note;
 /// The beginning of every line.
 const START: &str = "{\"note\":";
 
-/// A process's handle of the file. Each note is a single `write`, so that notes of several
-/// processes do not mix, and the notes of a killed process remain.
+/// A process's handle of the file. Each note is written with a single `write`. So the notes of
+/// several processes do not mix, and the notes of a killed process remain.
 #[derive(Debug)]
 pub struct History {
     file: File,
@@ -76,8 +76,8 @@ impl Reader {
                 return Ok(None);
             }
             let line = String::from_utf8_lossy(&self.part);
-            // A process that is killed during a write leaves a part of a note, and the next note
-            // follows on the same line.
+            // A process killed during a write leaves a part of a note, and the next note follows on
+            // the same line.
             let whole = line.rfind(START).map(|at| &line[at..]);
             let note = whole.and_then(|line| serde_json::from_str(line).ok());
             self.torn +=
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// Returns the number of notes that were cut off because their process was killed.
+    /// Returns the number of notes cut off because their process was killed.
     pub fn torn(&self) -> u64 {
         self.torn
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::{History, Reader};
     use crate::oracle::Note;
 
-    /// Fails if a note cut off by a kill makes the next one unreadable.
+    /// Fails if a note cut off by a kill makes the next note unreadable.
     #[test]
     fn an_incomplete_note_is_skipped() {
         let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));

@@ -2,24 +2,24 @@
 //!
 //! The oracle does not read the lock store. Every body notes its entry, its writes and its end,
 //! each with the end of its lease. Timestamps are nanoseconds of one clock, which all processes
-//! share and which runs on while a process is stopped. The notes are lines of a file, the
-//! `history`, which can be checked again.
+//! share and which continues while a process is stopped. The notes are lines of a file, the
+//! `history`. An earlier history can be checked again.
 //!
 //! For the oracle a lease begins when the body first reads the clock. It lasts until its deadline
 //! `D`, or until the end of the body if that comes first. For the process a lease begins earlier,
-//! at the time `sent` before its request. A request may travel for long, and be answered only after
-//! the end of the previous lease. So `sent` may well be inside the previous lease. Another check
-//! finds a value of `sent` that is too late.
+//! at the time `sent` before its request. The request may be on its way for so long that it is
+//! granted only after the end of the previous lease. So `sent` may well be inside the previous
+//! lease. A separate check finds a value of `sent` that is too late (`LeaseTooLong`).
 //!
 //! A call of several keys has one section for each key, with the deadline of that key. A nested
-//! call has a section inside the section of its holder. A holder that downgrades its lock is alone
-//! until it requests the downgrade, and a reader after that.
+//! call has a section inside the section of its holder. A holder that downgrades its lock is
+//! exclusive until it requests the downgrade, and a reader after that.
 //!
 //! A call with `replay` notes its answer, from its own body or from a kept result. After a result
 //! is certainly kept, no body may begin, and every answer must equal the first one.
 //!
 //! Readers may overlap each other. A holder of one of `n` permits may overlap up to `n - 1` others.
-//! A holder that is alone may overlap no other holder.
+//! An exclusive holder may overlap no other holder.
 
 mod check;
 #[cfg(test)]

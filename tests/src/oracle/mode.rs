@@ -11,7 +11,7 @@ pub enum Mode {
     Alone,
     /// Shared: other readers may be inside.
     Reader,
-    /// With one of this many permits.
+    /// Holds one of this number of permits.
     Place(u32),
 }
 
@@ -28,8 +28,8 @@ impl Mode {
         )
     }
 
-    /// Returns the number of bodies that may be inside at the same time. If functions specify
-    /// different limits, the largest one counts.
+    /// Returns the number of bodies that may be inside at the same time: the number of permits, or
+    /// no limit. If functions specify different limits, the largest limit counts.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),

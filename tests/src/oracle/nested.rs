@@ -1,13 +1,13 @@
-//! Nested calls. Each nested call runs inside the body that has the lock, and the nested calls of
-//! one body take turns.
+//! Nested calls. Each nested call runs inside the body that has the lock. Of the nested calls in
+//! one body, only one may run at a time.
 
 use std::collections::HashMap;
 
 use super::Kind;
 use super::section::Section;
 
-/// Extends the deadline of each holder to the deadlines of its nested calls. They share one lease,
-/// so a confirmed renewal extends both.
+/// Extends the deadline of each holder to the deadlines of its nested calls. A holder and its
+/// nested calls share one lease, so a confirmed renewal extends all of their deadlines.
 pub(super) fn share_deadlines(sections: &mut [Section]) {
     let places: HashMap<u64, usize> = (0..)
         .zip(sections.iter())
@@ -36,7 +36,7 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut last: HashMap<u64, &Section> = HashMap::new();
     for section in sections {
-        // The holder is not in the list if it began after the end of its lease.
+        // The holder is missing from the list if it read the clock only after the end of its lease.
         let holder = section.within.and_then(|within| holders.get(&within));
         let Some(holder) = holder else { continue };
         if let Some(kind) = broken(section, holder) {

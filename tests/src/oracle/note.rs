@@ -8,11 +8,11 @@ use super::Mode;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
-    /// A run begins. The seed repeats its schedule.
+    /// A run begins. The seed can be used to repeat its schedule.
     Run {
         /// The name of the run.
         what: String,
-        /// Its seed.
+        /// The seed of the run.
         seed: u64,
     },
     /// A body begins.
@@ -25,21 +25,20 @@ pub enum Note {
         fence: Option<u64>,
         /// Time at which the call asked for the lock.
         asked: u64,
-        /// Time at which the body read the clock.
+        /// Time at which the body first read the clock.
         at: u64,
-        /// Start of the lease, before its request.
+        /// Start of the lease, read before its request was sent.
         sent: u64,
         /// The end of the lease.
         deadline: u64,
-        /// The mode, which determines the bodies that may be beside it.
+        /// The mode, which determines the bodies that may be inside at the same time.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
-        /// Number of the body whose lock a nested call has entered.
+        /// Number of the holder's body, for a nested call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
     },
-    /// A body that holds its lock alone requests a shared lock instead. From then on, readers may
-    /// enter.
+    /// A body with an exclusive lock requests a shared lock instead. After this, readers may enter.
     Shared {
         /// The locked key.
         key: String,
@@ -143,18 +142,18 @@ pub enum Note {
         /// True if a unique key gives all bodies the same answer.
         unique: bool,
     },
-    /// From now on, the store loses no result of this key, and answers each release.
+    /// After this note, the store loses no result of this key, and answers each release.
     AllKept {
         /// The key.
         key: String,
     },
-    /// From now on, the store loses no result of this key, but may not answer a release.
+    /// After this note, the store loses no result of this key, but may not answer a release.
     Durable {
         /// The key.
         key: String,
     },
-    /// An operator took the key away from a process, which may be cut off from the store. The next
-    /// holder does not wait for that process.
+    /// An operator took the key away from a process that may be cut off from the store. The next
+    /// holder may begin while the body of that process still runs.
     TakenAway {
         /// The key.
         key: String,
@@ -165,7 +164,7 @@ pub enum Note {
         /// Time of the answer to the operator.
         by: u64,
     },
-    /// From now on, the store promises no fences.
+    /// After this note, the store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {

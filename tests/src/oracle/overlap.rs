@@ -3,8 +3,8 @@
 use super::Kind;
 use super::section::Section;
 
-/// Finds bodies that were inside the lock together although they exclude each other. `sections`
-/// must be sections of one key, in the order in which the bodies began.
+/// Finds bodies that were inside the lock at the same time although they exclude each other.
+/// `sections` must be sections of one key, in the order in which the bodies began.
 pub(super) fn overlaps(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut inside: Vec<&Section> = Vec::new();

@@ -26,8 +26,8 @@ pub(super) enum Keeps {
     /// No promise, because the store may be emptied.
     #[default]
     Nothing,
-    /// The store loses no result, but a release may be lost. So a result is certainly kept only
-    /// after a call has got it.
+    /// The store loses no result, but a release, which stores the result, may be lost. So a result
+    /// is certainly kept only after a call has got it.
     OnceSeen,
     /// The store loses no result, and answers each release.
     All,
@@ -35,8 +35,8 @@ pub(super) enum Keeps {
 
 /// Finds answers and bodies that break the promise about kept results.
 ///
-/// In a store that keeps all results, the first certainly kept result comes from a call that ran
-/// its body and returned `Ok`. That body must have left within its lease. A body that is killed
+/// In a store that keeps all results, the first certainly kept result is from a call that ran its
+/// body and returned `Ok`. The body of that call must have left within its lease. A body killed
 /// before its release keeps no result.
 pub(super) fn broken(
     sections: &[Section],
@@ -74,8 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // The request of the lease must be later, because a lock that was granted before may reach
-        // its body late.
+        // The lease must have been requested after the answer. A lock granted before the answer may
+        // reach its body after the answer.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

@@ -7,7 +7,7 @@ use super::section::Section;
 use super::taken::Takes;
 use super::{Kind, Note, kept, nested, overlap};
 
-/// Time by which a call may exceed its `wait`, because the machine may be busy, in nanoseconds.
+/// Tolerance for a call that exceeds its `wait` on a busy machine, in nanoseconds.
 const BUDGET_SLACK: u64 = 700_000_000;
 
 /// Notes about kept results.
@@ -40,7 +40,7 @@ pub(super) struct KeyNotes {
     must_report: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes that were refused during a lease because of a newer holder.
+    /// Writes refused during a lease because of a newer holder.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -142,8 +142,8 @@ impl KeyNotes {
         };
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
-        // If a process passes a lock from call to call, the lease starts at the request of an
-        // earlier call. That makes the lease shorter, which is safe.
+        // If a process passes a lock from call to call, the lease of the later call starts at the
+        // request of an earlier call. That makes the lease shorter, which is safe.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -280,9 +280,9 @@ impl KeyNotes {
                 self.found(Kind::Overtaken, detail);
             }
         }
-        // A body may be stopped after the lock's gate and before it reads the clock. Its first poll
-        // began within the lease, but it reads the clock after the lease. Such sections are
-        // dropped.
+        // A body may be stopped between the check of its deadline and its first reading of the
+        // clock. Its first poll began within the lease, but the reading is after the lease. Such
+        // sections are dropped.
         self.sections.retain(|section| section.at < section.end());
         self.sections.sort_by_key(|section| section.at);
         self.found.extend(nested::misplaced(&self.sections));
@@ -299,8 +299,8 @@ impl KeyNotes {
     /// Checks the order of fences.
     ///
     /// Two masters may grant a lock within a few milliseconds of each other. The body with the
-    /// later grant may then be the first to read the clock (`Crossed`). One server never lets that
-    /// happen.
+    /// later grant may then be the first to read the clock (`Crossed`). With one server, this never
+    /// happens.
     ///
     /// The fences of shared holders need not grow in the order in which their bodies read the
     /// clock. The store may grant several shared locks before the first body reads the clock. An
@@ -310,8 +310,8 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // A section of another client has no fence. Its neighbours are compared with each
-            // other.
+            // Sections of another client have no fence. They are skipped, and the sections before
+            // and after them are compared with each other.
             if section.fence.is_none() {
                 continue;
             }
@@ -347,8 +347,8 @@ impl KeyNotes {
         if self.must_report && self.losses.is_empty() {
             self.found(Kind::ReportedLate, "never".to_owned());
         }
-        // Only undisturbed calls must keep their limits, because a process that is stopped in the
-        // queue answers only after it resumes.
+        // Only calls for undisturbed keys must keep their limits, because a process stopped in the
+        // queue returns only after it resumes.
         for detail in std::mem::take(&mut self.over_budget) {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);

@@ -22,8 +22,8 @@ pub(super) struct Section {
 
 impl Section {
     /// Returns the end of the time in which this holder could rely on its lock. A killed body holds
-    /// the lock until its deadline, since nobody releases its key. If a body runs on after its
-    /// deadline, the rule for late polls reports it instead.
+    /// the lock until its deadline, because nobody releases its key. A body that continues after
+    /// its deadline is reported by the rule for late polls.
     pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))

@@ -13,8 +13,9 @@ impl Takes {
     }
 
     /// Ends each taken lease at the time of the operator's request, because a holder that is cut
-    /// off does not exclude the next holder. A lease counts as taken by the time of its request,
-    /// because a stopped process may read its grant late.
+    /// off does not exclude the next holder. A lease counts as taken if it was requested before the
+    /// operator got the answer. The time of its grant is not used, because a stopped process may
+    /// read its grant late.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {

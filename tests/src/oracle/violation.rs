@@ -18,27 +18,27 @@ pub enum Kind {
     Crossed,
     /// The resource accepted a write with an older fence than it had seen.
     StaleWrite,
-    /// A newer holder used the resource while this lease lasted.
+    /// A newer holder used the resource during this lease.
     Overtaken,
     /// Two writes were based on the same reading.
     LostUpdate,
-    /// A reader saw a write during its lease.
+    /// A reader saw a write of another body during its lease.
     TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
     /// A lease starts later than its request.
     LeaseTooLong,
-    /// An undisturbed lease was lost.
+    /// A lease of an undisturbed key was lost.
     FalseLoss,
-    /// A call was refused although no other call asked for the key.
+    /// A call was refused although no other call requested the key.
     SelfRefusal,
     /// A call waited in the queue for longer than its time limit.
     OverBudget,
-    /// A call got no lock for too long while other calls did.
+    /// A call waited too long for its lock while other calls got it.
     Starved,
     /// A body ran for too long after its lock was taken away.
     ReportedLate,
-    /// A key stayed locked too long after its holder was gone.
+    /// A key stayed locked for too long after the end of its holder.
     FreedLate,
     /// Another holder had a key that should have stayed locked after its body's end.
     KeptShort,
@@ -84,7 +84,7 @@ impl fmt::Display for Kind {
 /// A broken promise, with its key and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The kind of promise.
+    /// The kind of the broken promise.
     pub kind: Kind,
     /// The key.
     pub key: String,

@@ -1,5 +1,5 @@
-//! Real PostgreSQL servers: one shared by all tests of a program, with a database for each test; or
-//! a separate server for one test.
+//! Real PostgreSQL servers. All tests of a program share one server, with a database for each test.
+//! A test can also start a separate server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,7 +28,7 @@ mod tls;
 pub use self::pgbouncer::PgBouncer;
 pub use self::probe::PostgresProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The operating system's user for the server if the tests run as root. The server refuses to run
@@ -45,8 +45,8 @@ pub const WITH_PASSWORD: &str = "guest";
 static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
-/// Environment variable with the port and the folder of a server. A test that this program runs
-/// again in another process uses it to share this program's server.
+/// Environment variable with the port and the folder of this program's server. If the program runs
+/// one of its tests again in another process, that process uses the same server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -81,7 +81,7 @@ impl Postgres {
         (INHERITED, format!("{} {}", self.port, self.path.display()))
     }
 
-    /// The server of the program that has started this program, if there is one.
+    /// The server of the program that started this program, if there is such a server.
     fn inherited() -> Option<Self> {
         let given = std::env::var(INHERITED).ok()?;
         let (port, path) = given.split_once(' ')?;
@@ -95,7 +95,8 @@ impl Postgres {
         })
     }
 
-    /// Starts a separate server for one test. A crash of the machine would lose its data.
+    /// Starts a separate server for one test. It does not wait for the disk, so a crash of the
+    /// machine would lose data.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }
@@ -105,8 +106,8 @@ impl Postgres {
         Self::start_with(&["fsync=on"])
     }
 
-    /// Like `durable`, but with the folder on a real disk, where a commit takes as long as it does
-    /// for users.
+    /// Like `durable`, but with the folder on a disk, where a commit takes as long as in
+    /// production.
     pub fn durable_on_disk() -> Self {
         Self::made_in(owned(Folder::on_disk()), &["fsync=on"])
     }
@@ -210,7 +211,7 @@ impl Postgres {
             let children = children(process.id());
             process.kill();
             for child in &children {
-                // The process may have ended already.
+                // An error is ignored, because the process may have ended already.
                 let _ = kill_process(*child, Signal::KILL);
             }
             wait::until("all its processes end", START, || {
@@ -263,7 +264,7 @@ impl Postgres {
 
     fn signal_children(&self, signal: Signal) {
         for child in children(self.running().id()) {
-            // The process may have ended already.
+            // An error is ignored, because the process may have ended already.
             let _ = kill_process(child, signal);
         }
     }
@@ -309,8 +310,8 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
-    /// The same database on another server, which is a standby of the first server or has replaced
-    /// it.
+    /// The same database on another server. That server is a standby of the first server, or has
+    /// replaced the first server.
     #[must_use]
     pub fn on(&self, server: &Postgres) -> Self {
         Self {
@@ -383,7 +384,7 @@ fn psql(folder: &Path, port: u16, sql: &str) -> Command {
     psql
 }
 
-/// Makes a folder that belongs to the server's user.
+/// Makes a folder for a server. The folder belongs to the user that runs the server.
 fn given_away() -> Folder {
     owned(Folder::new())
 }

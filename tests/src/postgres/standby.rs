@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Postgres, ROLE, given_away, missing, program, succeeded};
 use crate::wait;
 
-/// Limit for a standby to connect, or to become the primary.
+/// Time limit for a standby to connect, or to become the primary.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Postgres {
@@ -79,7 +79,8 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of this server's standbys. Later writes do not reach stopped standbys.
+    /// Ends the connections of this server's standbys. Tests stop the standbys first, so later
+    /// writes do not reach them.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }

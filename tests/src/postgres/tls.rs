@@ -1,4 +1,4 @@
-//! A server with TLS.
+//! A PostgreSQL server with TLS.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -15,12 +15,12 @@ use super::protocol::{Direction, Messages};
 use super::{After, Mode, Shared};
 use crate::random::Random;
 
-/// A message and its time of arrival.
+/// A message and the time at which it must arrive.
 type Parcel = (Instant, Vec<u8>);
 
 /// Carries messages in both directions until either side closes or the connection is cut.
 pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Shared>) {
-    // The proxy must add only the delays that a test asks for.
+    // `TCP_NODELAY`: the proxy must add only the delays that a test requests.
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
     let (mut from_client, mut to_client) = client.into_split();
@@ -59,9 +59,11 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// For each command in flight, in order: the fate of the connection if its reply is lost.
+    /// The fate of the connection after a lost reply, for each command in flight, in order. `None`
+    /// if the reply must not be lost.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// True for a direction in which a message has been lost. Such a direction stays silent.
+    /// True for a direction in which a message has been lost. Later messages of that direction are
+    /// lost too.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }
@@ -76,8 +78,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Reads bytes, cuts them into messages, holds back each message as the mode requires, and
-    /// writes it. Messages that were sent before the sender closed still arrive.
+    /// Reads bytes, cuts them into messages, delays each message as the mode requires, and writes
+    /// the message. After the sender closes, its earlier messages still arrive.
     async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
         let read = self.read(way, from, send);
@@ -127,7 +129,7 @@ impl<'a> Link<'a> {
                 }
             }
         }
-        // In a silent direction, the end of the stream is not passed on either.
+        // In a silent direction, the end of the stream is also held back.
         if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
             std::future::pending::<()>().await;
         }
@@ -188,7 +190,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Clears the reply if it must be lost. Returns `true` if the connection ends with this reply.
+    /// Clears the reply if it must be lost. Returns `true` if the connection must end after this
+    /// reply.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

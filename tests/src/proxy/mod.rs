@@ -1,8 +1,8 @@
 //! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
-//! It runs on a separate thread, so that it works even while all workers of the test's runtime are
-//! blocked. It cuts the stream into messages, so that a fault hits exactly one message, or the
-//! moment between two messages.
+//! The proxy runs on a separate thread, so that it works even while all workers of the test's
+//! runtime are blocked. It cuts the stream into messages, so that a fault hits exactly one message,
+//! or the moment between two messages.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ mod resp;
 
 use protocol::Protocol;
 
-/// The way in which the proxy treats messages after this mode is set.
+/// The treatment of messages that arrive after this mode is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Messages pass.
@@ -33,9 +33,10 @@ pub enum Mode {
         /// The largest random addition to `least`.
         jitter: Duration,
     },
-    /// Replies pass after this delay, and requests at once.
+    /// Replies pass after this delay. Requests pass at once.
     DelayReplies(Duration),
-    /// Messages are held back, and delivered when the mode changes, like in a partition that heals.
+    /// Messages are held back, and delivered when the mode changes, as in a network partition that
+    /// heals.
     Stall,
     /// Messages vanish. On the same connections, all later messages vanish too, even after the mode
     /// changes.
@@ -44,9 +45,9 @@ pub enum Mode {
     SwallowReplies,
     /// Requests vanish, as with [`BlackHole`](Self::BlackHole); replies pass.
     SwallowRequests,
-    /// Published messages vanish, and replies pass.
+    /// Published messages vanish. Replies pass.
     LoseMessages,
-    /// Replies are replaced by bytes that are not valid in the protocol.
+    /// Replies are replaced by bytes that the protocol does not allow.
     Garble,
     /// New connections are closed at once. Existing connections continue.
     Refuse,
@@ -59,8 +60,8 @@ pub enum After {
     Cut,
     /// The connection stays open and silent.
     Silence,
-    /// The connection stays open, and the client gets this error, in the words of a server:
-    /// `READONLY …`.
+    /// The connection stays open, and the client gets this error. The text is a server's, for
+    /// example `READONLY …`.
     Error(&'static str),
     /// The connection stays open, and the client gets these bytes.
     Instead(&'static str),
@@ -93,10 +94,10 @@ struct Shared {
     target: SocketAddr,
     protocol: Protocol,
     mode: watch::Sender<Mode>,
-    /// Grows with every cut. Connections with an older number end.
+    /// Incremented by every cut. Connections with an older number end.
     generation: watch::Sender<u64>,
-    /// Grows with every call of `half_open`. The server sides of connections with an older number
-    /// are closed.
+    /// Incremented by every call of `half_open`. The server sides of connections with an older
+    /// number are closed.
     half_open: watch::Sender<u64>,
     /// Number of calls of `hang_up`, and the delay for messages that the clients had already sent.
     hang_up: watch::Sender<(u64, Duration)>,
@@ -123,8 +124,8 @@ impl Shared {
         })
     }
 
-    /// Gives one requested loss back. The reply was an error, so nothing was executed, and the
-    /// reply passed.
+    /// Gives one requested loss back if the reply was an error. The server has executed nothing, so
+    /// the reply passed.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;
@@ -206,7 +207,7 @@ impl Proxy {
         self.address
     }
 
-    /// Sets the way in which messages are treated after this call.
+    /// Sets the treatment of messages that arrive after this call.
     pub fn set(&self, mode: Mode) {
         self.shared.mode.send_replace(mode);
     }
@@ -221,13 +222,14 @@ impl Proxy {
         self.shared.generation.send_modify(|number| *number += 1);
     }
 
-    /// Closes the server side of all existing connections. The client side stays open and silent.
+    /// Closes the server side of all existing connections. The client side stays open, but the
+    /// client gets nothing.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all existing connections. Messages of clients that are held back
-    /// ([`Mode::Stall`]) still reach the server, after `late`, unless the mode is `Stall` at that
+    /// Closes the client side of all existing connections. Messages held back by [`Mode::Stall`]
+    /// still reach the server after the delay `late`, unless the mode is `Stall` again at that
     /// time.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
@@ -272,7 +274,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }
@@ -303,7 +305,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            // If the server is down, the client sees a connection that closes at once.
+            // If the server is down, the client gets a connection that closes at once.
             if let Ok(server) = TcpStream::connect(shared.target).await {
                 link::run(client, server, &shared).await;
             }

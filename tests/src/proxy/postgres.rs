@@ -1,10 +1,10 @@
 //! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! Here one message is everything that a client sends up to a point of synchronisation. The
-//! server's answer to it, up to `ReadyForQuery`, is also one message.
+//! One message of a client is everything up to a point of synchronisation. The server's answer, up
+//! to `ReadyForQuery`, is also one message.
 
-/// The length of the first whole message of a client. The first message of a connection has no
-/// type.
+/// The length of the first whole message of a client. The first message of a connection has no type
+/// byte.
 pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     if is_first {
         let end = length(bytes)?;
@@ -14,7 +14,7 @@ pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     loop {
         let (kind, next) = frame(bytes, end)?;
         end = next;
-        // These types end a message: Sync, Query, a password, and Terminate.
+        // These types end a message: Sync, Query, a password message, and Terminate.
         if matches!(kind, b'S' | b'Q' | b'p' | b'X') {
             return Some(end);
         }
@@ -38,12 +38,12 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// True if the message does not answer a command. The server sends it unasked, or requests
-/// something with it.
+/// True if the message does not answer a command. The server sends such a message unasked, or
+/// requests data with it.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
         Some(b'A' | b'N') => true,
-        // Everything except AuthenticationOk requests something.
+        // Every authentication message except AuthenticationOk requests data.
         Some(b'R') => message.get(5..9).is_some_and(|code| code != [0; 4]),
         _ => false,
     }
@@ -54,8 +54,8 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
     message.starts_with(b"A")
 }
 
-/// True if the command gets an answer. A password does not, because it is a part of the first
-/// command.
+/// True if the command gets a separate answer. A password message does not, because it is a part of
+/// the first command.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }
@@ -84,7 +84,7 @@ pub(super) fn error(text: &str) -> Vec<u8> {
     message
 }
 
-/// Bytes that are not the start of a message: no message has this type or this length.
+/// Bytes that no message starts with: no message has this type or this length.
 pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
 
 fn ends_the_connection(error: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! The protocols of the proxy: they find the ends of messages and detect their kinds.
+//! The protocols of the proxy. Each protocol finds the ends of messages and detects their kinds.
 
 use super::{postgres, resp};
 
@@ -57,7 +57,7 @@ impl Messages {
 }
 
 impl Protocol {
-    /// Bytes that are not the start of a message.
+    /// Bytes that no message starts with.
     pub(super) fn garbage(self) -> &'static [u8] {
         match self {
             Self::Redis => b"\xffgarbage\r\n",
@@ -69,7 +69,7 @@ impl Protocol {
     pub(super) fn is_answered(self, command: &[u8]) -> bool {
         match self {
             Self::Postgres => postgres::is_answered(command),
-            // The server confirms subscriptions only with pushed messages.
+            // The server confirms a subscription only with a pushed message.
             Self::Redis => {
                 let text = command[..command.len().min(48)].to_ascii_uppercase();
                 let needle = b"SUBSCRIBE\r\n";

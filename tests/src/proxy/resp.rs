@@ -11,7 +11,7 @@ pub(super) fn message(bytes: &[u8]) -> Option<usize> {
         b'$' | b'=' | b'!' => whole_bulk(bytes, head, count()),
         b'*' | b'~' | b'>' => elements(bytes, head, count(), 1),
         b'%' => elements(bytes, head, count(), 2),
-        // An attribute precedes the message that it belongs to.
+        // An attribute precedes its message.
         b'|' => {
             let attribute = elements(bytes, head, count(), 2)?;
             Some(attribute + message(&bytes[attribute..])?)

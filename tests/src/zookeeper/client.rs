@@ -78,7 +78,7 @@ impl Client {
     ///
     /// Panics if the server does not answer.
     pub fn names(&self, path: &str) -> Vec<String> {
-        // The client is connected to a follower, which may not have the leader's latest changes.
+        // The client may be connected to a follower without the leader's latest changes.
         self.must(SYNC, || Request::new().text(path));
         let request = || Request::new().text(path).flag(false);
         let Some(mut answer) = self.found(GET_CHILDREN, request) else {
@@ -165,7 +165,7 @@ impl Client {
         self.found(DELETE, request).is_some()
     }
 
-    /// Logs in as this user, and restricts the node, so that only this user has permissions for it.
+    /// Logs in as this user, and restricts the node to this user.
     ///
     /// # Panics
     ///

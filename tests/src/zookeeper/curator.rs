@@ -12,7 +12,7 @@ use crate::clock;
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// Time limits for the process to connect, and to end after its working time.
+/// Time limits for the process: to connect, and to end after its working time.
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(60);
 
@@ -41,8 +41,8 @@ pub struct CuratorPeer {
     key: String,
     sections: Vec<Section>,
     lost: u32,
-    /// Lead of the sections' clock over `CLOCK_MONOTONIC`, the clock that Java can read, in
-    /// microseconds.
+    /// Difference between the clock of the sections and `CLOCK_MONOTONIC`, the clock that Java can
+    /// read. The sections' clock is ahead by this number of microseconds.
     ahead: u64,
 }
 
@@ -118,8 +118,8 @@ impl CuratorPeer {
         self.sections
     }
 
-    /// Waits for the end of the process. Returns its sections, and the number of sections that it
-    /// abandoned because the lock might have been lost.
+    /// Waits for the end of the process. Returns its sections, and the number of sections that the
+    /// process abandoned because the lock might have been lost.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl CuratorPeer {
                 fence: None,
                 entered: at,
                 left: None,
-                // Curator does not know the end of a lease.
+                // Curator does not know the end of its lease.
                 deadline: u64::MAX,
             }),
             "end" | "lost" => {
@@ -167,7 +167,7 @@ impl CuratorPeer {
     }
 }
 
-/// Measures the lead of the sections' clock over `CLOCK_MONOTONIC`, in microseconds. Uses the
+/// Measures how far the sections' clock is ahead of `CLOCK_MONOTONIC`, in microseconds. Uses the
 /// fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 /// The name of the packages' folder inside Cargo's target folder.
 const NAME: &str = "test-zookeeper";
 
-/// Options for a small virtual machine that starts quickly, because tests start many machines with
-/// little work.
+/// Options for a small virtual machine that starts quickly. Tests start many virtual machines, each
+/// with little work.
 const SMALL: [&str; 6] = [
     "-Xmx64m",
     "-Xss512k",

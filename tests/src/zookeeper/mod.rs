@@ -1,5 +1,5 @@
-//! Real ZooKeeper servers: one shared by all tests of a program, with a chroot for each test; a
-//! separate server for one test; or an ensemble.
+//! Real ZooKeeper servers. All tests of a program share one server, with a chroot for each test. A
+//! test can also start a separate server or an ensemble.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,20 +26,20 @@ pub use self::curator::{CuratorPeer, Errand};
 pub use self::network::Network;
 pub use self::probe::ZookeeperProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// Limit for the answer to a four-letter command.
+/// Time limit for the answer to a four-letter command, such as `srvr`.
 const WORD: Duration = Duration::from_secs(1);
 
 /// The Java class of a server, alone or in an ensemble.
 const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 
-/// The tick of a server, unless a test sets another.
+/// The tick (basic time unit) of a server, unless a test sets another tick.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Longest session of the shared server. It is long, because some tests use the longest ttl, which
-/// is a day.
+/// Longest session of the shared server. It is two days, because some tests use the longest ttl, a
+/// day.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.
@@ -79,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// Keeps the data on a real disk, where a write takes as long as it does for users.
+    /// Keeps the data on a disk, where a write takes as long as in production.
     pub fn on_disk(self) -> Self {
         Self {
             on_disk: true,
@@ -112,7 +112,7 @@ impl Settings {
         servers
     }
 
-    /// Starts an ensemble of `members` servers, with a network between each pair of them.
+    /// Starts an ensemble of `members` servers, with proxies between each pair of them.
     ///
     /// # Panics
     ///
@@ -208,8 +208,8 @@ impl Zookeeper {
         Some(printed)
     }
 
-    /// Returns Java properties for settings that the configuration file does not have, or that are
-    /// read before it.
+    /// Returns Java properties for settings that are missing from the configuration file or are
+    /// read before this file.
     fn properties(&self) -> Vec<String> {
         let mut properties = [
             "zookeeper.admin.enableServer=false",
@@ -218,11 +218,12 @@ impl Zookeeper {
         .map(|property| format!("-D{property}"))
         .to_vec();
         if !self.settings.on_disk {
-            // The server confirms a write after the operating system has it, before the disk has
-            // it. A killed process loses nothing, and no test cuts the power. Never set this on a
-            // real server.
+            // The server confirms a write once the operating system has the data, before the data
+            // is on the disk. A killed process loses nothing, and no test cuts the power. Never set
+            // this on a production server.
             properties.push("-Dzookeeper.forceSync=no".to_owned());
-            // The server's files are in memory, where 64 MiB for each log would be too much.
+            // The server's files are in memory, where the default of 64 MiB for each log would be
+            // too much.
             properties.push("-Dzookeeper.preAllocSize=1024".to_owned());
         }
         if self.has_hosts {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a connection stays open while the other member does not listen yet. If a new
-/// leader refuses the connection, a follower tries again. If the connection ends, the follower
-/// gives the leader up.
+/// Time for which a connection stays open while the other member does not listen yet. A follower
+/// retries a connection that a new leader refuses. But if the connection is opened and then ends,
+/// the follower abandons this leader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.
@@ -55,8 +55,8 @@ impl Network {
         hosts
     }
 
-    /// Sets the way in which bytes between one member and all others are treated. Clients still
-    /// reach the member.
+    /// Sets the treatment of bytes between one member and all others. Clients still reach the
+    /// member.
     pub fn set(&self, member: usize, flow: Flow) {
         for link in self.links_of(member) {
             link.pipe.set(flow);

@@ -9,8 +9,8 @@ use super::client::Client;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// A probe of the nodes under a chroot. The probe's own nodes belong to no session. So they outlast
-/// a crash of the server, and stay until the probe gives them back.
+/// A probe of the nodes under a chroot. The probe's own nodes belong to no session. They therefore
+/// survive a crash of the server, and stay until the probe deletes them.
 #[derive(Debug)]
 pub struct ZookeeperProbe {
     client: Client,
@@ -51,8 +51,8 @@ impl ZookeeperProbe {
         let name = format!("{directory}/_c_{id}-lock-");
         loop {
             self.client.make_path(&directory);
-            // The loop creates the directory again, because another client may remove an empty
-            // directory at once.
+            // Another client may remove an empty directory at once. The loop then creates the
+            // directory again.
             if let Some(path) = self.client.enqueue(&name) {
                 return path;
             }
@@ -119,8 +119,8 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// Lists the nodes in the directories of locks. The directories themselves may stay, and are
-    /// not listed.
+    /// Lists the nodes in the directories of locks. The directories themselves are not listed,
+    /// because they may remain.
     fn left(&self) -> Vec<String> {
         let root = format!("/{}", self.chroot);
         let directories = self.client.names(&root).into_iter();
@@ -133,8 +133,8 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// Lists the revocations in the directories of sessions. The directories themselves may stay,
-    /// and are not listed.
+    /// Lists the revocations in the directories of sessions. The directories themselves are not
+    /// listed, because they may remain.
     fn revocations(&self) -> Vec<String> {
         let sessions = format!("/{}/%", self.chroot);
         let directories = self.client.names(&sessions).into_iter();

@@ -1,5 +1,5 @@
-//! The part of ZooKeeper's protocol that tests need. A connection has one request in flight at a
-//! time.
+//! The part of ZooKeeper's protocol that tests need. A connection has at most one request in
+//! flight.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ pub(super) const SYNC: i32 = 9;
 pub(super) const AUTH: i32 = 100;
 const CLOSE_SESSION: i32 = -11;
 
-/// The number that every login request has, fixed by the protocol.
+/// The request number of every login, fixed by the protocol.
 const AUTH_NUMBER: i32 = -4;
 
 /// A request, or a part of a request.
@@ -153,7 +153,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let close = Request::new().int(self.number + 1).int(CLOSE_SESSION);
-        // The result is ignored: if the server cannot be reached, the session ends at its timeout.
+        // The result is ignored. If the server cannot be reached, the session ends at its timeout.
         let _ = self.send(&close);
     }
 }

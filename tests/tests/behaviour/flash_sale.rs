@@ -1,12 +1,12 @@
-//! Tests of the example `flash_sale`, run as people start it.
+//! Tests of the example `flash_sale`, run from the command line.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use leasehold_tests::server::Server;
 
-/// Cargo builds examples beside the tests of their package, but does not pass their path to the
-/// tests.
+/// Returns the path of the example. Cargo builds the examples together with the tests of their
+/// package, but does not pass their path to the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let profile = test.ancestors().nth(2).expect("target/<profile>/deps");
@@ -40,7 +40,7 @@ fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, S
     (output, printed)
 }
 
-/// Returns the number sold in the row that begins with `name`.
+/// Returns the number of sold items in the row that begins with `name`.
 fn sold(printed: &str, name: &str) -> u32 {
     let row = printed.lines().find(|line| line.starts_with(name));
     let row = row.unwrap_or_else(|| panic!("no row `{name}` in:\n{printed}"));

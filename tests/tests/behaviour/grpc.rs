@@ -1,5 +1,5 @@
-//! Checks the status that a gRPC client receives over a connection: a served method, and a client
-//! that decodes its status.
+//! Checks the status that a gRPC client receives over a connection. The test serves a method, and a
+//! client decodes its status.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -73,7 +73,7 @@ async fn serve(pool: LockPool) -> SocketAddr {
     address
 }
 
-/// Sends `Create` and returns the client's result.
+/// Sends a `Create` request and returns the client's result.
 async fn send(address: SocketAddr) -> Result<(), Status> {
     let uri = format!("http://{address}").parse().expect("an address");
     let channel = Channel::builder(uri).connect().await;
@@ -84,13 +84,13 @@ async fn send(address: SocketAddr) -> Result<(), Status> {
     answer.await.map(Response::into_inner)
 }
 
-/// Returns the time that a client must wait before its next try.
+/// Returns the time after which the status suggests to retry.
 fn pause(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// Fails if the status lacks the time of the next try, or contains details that only one user
-/// should see.
+/// Fails if the status lacks the time until the next attempt, or contains details that only one
+/// user should see.
 #[tokio::test]
 async fn a_grpc_client_gets_the_time_of_its_next_try() {
     for (hint, reported) in [(None, UNKNOWN), (Some(HINT), HINT)] {

@@ -1,7 +1,8 @@
-//! Checks the behaviour of locks against real servers. All tests are in one program, so that they
-//! wait side by side.
+//! Checks the behaviour of locks against real servers. All tests are in one program, so that their
+//! waiting times overlap.
 //!
-//! A test that needs the process for itself is in a separate program, listed in `tests/README.md`.
+//! A test that needs a process without other tests is in a separate program, listed in
+//! `tests/README.md`.
 
 mod bad_input;
 mod bodies;

@@ -1,4 +1,4 @@
-//! Pools in a `static` and in a field, and their shutdown.
+//! Tests of pools in a `static` and in a field, and of their shutdown.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -50,7 +50,7 @@ impl Orders for Shop {
     }
 }
 
-/// Fails if the attribute does not use the pool of its expression.
+/// Fails if the attribute does not use the pool that its expression returns.
 #[tokio::test]
 async fn the_attribute_uses_a_pool_in_a_field() {
     let url = "memory://pools-field";
@@ -74,7 +74,7 @@ async fn the_attribute_uses_a_pool_in_a_field() {
 static SERVER: OnceLock<Server> = OnceLock::new();
 static POOL: OnceLock<LockPool> = OnceLock::new();
 
-/// Returns one pool that several runtimes share. The first test that needs it connects it.
+/// Returns one pool that several runtimes share. The first test that needs the pool connects it.
 async fn shared() -> &'static LockPool {
     let server = SERVER.get_or_init(Server::start);
     if POOL.get().is_none() {
@@ -192,7 +192,8 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
     .await;
 }
 
-/// Fails if a dropped lock counts as held, or counts as released before the store has confirmed it.
+/// Fails if a dropped lock counts as held, or counts as released before the store has confirmed the
+/// release.
 #[tokio::test]
 async fn an_unconfirmed_release_is_reported() {
     let server = Server::start();
@@ -212,10 +213,10 @@ async fn an_unconfirmed_release_is_reported() {
     assert_eq!(report.still_held + report.unconfirmed, 0, "{report:?}");
 }
 
-/// Fails if releases are sent one after the other, or lost when the pool ends.
+/// Fails if releases are sent one after the other, or are lost when the pool ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_locks_are_released_in_two_seconds() {
-    // Other tests may occupy the processors meanwhile.
+    // There are three attempts, because other tests may use the processors at the same time.
     for _ in 0..3 {
         if all_are_released_in_two_seconds().await {
             return;
@@ -224,7 +225,8 @@ async fn ten_thousand_locks_are_released_in_two_seconds() {
     panic!("each time some were left, or it took longer");
 }
 
-/// Holds 10,000 locks and shuts their pool down. True if none was left, and in time.
+/// Takes 10,000 locks and shuts their pool down. Returns true if no lock was left, and the shutdown
+/// was in time.
 async fn all_are_released_in_two_seconds() -> bool {
     const HELD: usize = 10_000;
     let server = Server::start();

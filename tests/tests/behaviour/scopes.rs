@@ -23,7 +23,7 @@ async fn memory() -> LockPool {
     LockPool::connect("memory://").await.expect("it opens")
 }
 
-/// Returns a pool and a lock held on it. A call that finds this lock held has used this pool.
+/// Returns a pool and a lock held on it. A call refused because of this lock has used this pool.
 async fn marked(id: u64) -> (LockPool, LockGuard) {
     let pool = memory().await;
     let held = pool.lock(format!("order:{id}")).ttl(TTL).acquire().await;
@@ -50,7 +50,7 @@ fn is_marked(ended: &Result<u64>) -> bool {
     matches!(ended, Err(LockError::Contended { .. }))
 }
 
-/// Fails if two tests of one process share a lock, although their pools are separate.
+/// Fails if two tests of one process share a lock although their pools are separate.
 #[test]
 fn sixteen_tests_with_the_same_id_run_in_parallel() {
     const TESTS: usize = 16;
@@ -97,7 +97,8 @@ async fn a_spawned_task_keeps_the_scope() {
     wait::within("all tasks", LIMIT, tasks).await;
 }
 
-/// Fails if the scope cannot be passed to a future that is run in another way.
+/// Fails if the scope cannot be passed to a future that runs neither in the scope nor in a task of
+/// `leasehold::spawn`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scope_can_be_passed_to_any_future() {
     let (pool, _held) = marked(42).await;
@@ -214,7 +215,7 @@ async fn a_spawned_task_ends_like_a_tokio_task() {
     free().await;
 }
 
-/// Fails if `spawn` needs a scope, or panics in other cases than `tokio::spawn`.
+/// Fails if `spawn` needs a scope, or panics in a case in which `tokio::spawn` does not.
 #[test]
 fn spawn_needs_no_scope() {
     let task = runtime().block_on(async {
@@ -226,8 +227,8 @@ fn spawn_needs_no_scope() {
     assert!(without_a_runtime.is_err());
 }
 
-/// Fails if the layer in `docs/troubleshooting.md` does not give the pool to each request. The
-/// server spawns a task for each connection.
+/// Fails if the layer in `docs/troubleshooting.md` does not pass the pool to each request. The
+/// server spawns a task for each connection, and such a task does not inherit the scope.
 #[tokio::test]
 async fn a_layer_passes_the_scope_to_requests() {
     use axum::Router;

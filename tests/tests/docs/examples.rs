@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{files, read, root};
 
-/// Public items without an example, each with the reason.
+/// Public items without an example, each with the reason for the exception.
 const WITHOUT: &[(&str, &str)] = &[];
 
 /// Parts of the paths of test code and of files that users do not see.
@@ -61,7 +61,7 @@ fn has_example(lines: &[&str], at: usize) -> bool {
     is_example(text.into_iter().rev())
 }
 
-/// True if a text has compiled code: a block without a language, or of Rust.
+/// True if a text has compiled code: a block without a language, or a block of Rust.
 fn is_example<'a>(text: impl Iterator<Item = &'a str>) -> bool {
     let fences = text.filter_map(|line| line.strip_prefix("```"));
     let mut begins = fences.step_by(2);
@@ -78,8 +78,8 @@ fn declared(line: &str) -> Option<&str> {
         .next()
 }
 
-/// Returns the public methods in a file's inherent impls of `types`. A macro's `$holder` counts as
-/// one of these types.
+/// Returns the public methods in a file's inherent impls of `types`. The placeholder `$holder` of a
+/// macro counts as one of these types.
 fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), None);

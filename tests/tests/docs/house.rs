@@ -12,10 +12,10 @@ use super::{files, read, root};
 /// Maximum number of lines of a production file.
 const LINES: usize = 450;
 
-/// Maximum number of the runtime's files beside its folders.
+/// Maximum number of files directly in `runtime/src`, outside its folders.
 const FLAT: usize = 14;
 
-/// The modules of one crate by their paths, such as `store::redis`. Modules that only tests compile
+/// The modules of one crate by their paths, such as `store::redis`. Modules compiled only for tests
 /// are left out.
 type Modules = BTreeMap<String, Module>;
 
@@ -24,7 +24,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
 struct Module {
-    /// The files of the module. There are several if features choose one of them.
+    /// The files of the module. A module has several files if features select one of them.
     files: Vec<PathBuf>,
     /// The paths in these files, including the names of items at their ends.
     named: BTreeSet<String>,
@@ -62,14 +62,15 @@ pub(super) fn file_of(
     let inside = folder.join(child);
     let beside = |file: &Path| file.parent().expect("a folder").to_owned();
     match path {
-        // With a `path` attribute, the child modules are beside the file, independent of its name.
+        // With a `path` attribute, the child modules are in the same folder as the file,
+        // independent of the file's name.
         Some(path) => (beside(file).join(&path), beside(&beside(file).join(path))),
         None if inside.join("mod.rs").exists() => (inside.join("mod.rs"), inside),
         None => (folder.join(format!("{child}.rs")), inside),
     }
 }
 
-/// State while one file is read.
+/// The state of reading one file.
 struct Source {
     name: String,
     named: BTreeSet<String>,
@@ -104,7 +105,7 @@ impl Source {
                     }
                 }
                 // A path that begins with `$crate` is skipped, because it is in a macro, which
-                // expands elsewhere.
+                // expands in another module.
                 TokenTree::Punct(sign) if sign.as_char() == '$' => {
                     let word = tokens.get(at);
                     at += usize::from(matches!(word, Some(TokenTree::Ident(_))));
@@ -140,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Reads a path, or a tree of paths, that continues at `at`. Returns the position behind it.
+    /// Reads a path, or a tree of paths, that continues at `at`. Returns the position after it.
     fn read_path(&mut self, tokens: &[TokenTree], mut at: usize, mut path: String) -> usize {
         loop {
             match tokens.get(at) {
@@ -218,7 +219,7 @@ fn parent(path: &str) -> String {
         .map_or_else(String::new, |(parent, _)| parent.to_owned())
 }
 
-/// Returns the innermost module on the path. The rest of the path is names of items.
+/// Returns the innermost module on the path. The remaining parts of the path are names of items.
 fn module_of(modules: &Modules, path: &str) -> String {
     let mut path = path.to_owned();
     while !path.is_empty() && !modules.contains_key(&path) {
@@ -228,7 +229,7 @@ fn module_of(modules: &Modules, path: &str) -> String {
 }
 
 /// Returns the imports of each module. Imports between a module and its inner modules are left out,
-/// because a folder's `mod.rs` names its files, and they use its definitions.
+/// because a folder's `mod.rs` names its files, and these files use its definitions.
 fn imports(modules: &Modules) -> Imports {
     let imports = modules.iter().map(|(name, module)| {
         let named = module.named.iter().map(|path| module_of(modules, path));
@@ -242,7 +243,7 @@ fn is_inside(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner == outer || inner.starts_with(&format!("{outer}::"))
 }
 
-/// Returns the imports between the folders and files in `folder`. A folder stands for all files in
+/// Returns the imports between the folders and files in `folder`. A folder represents all files in
 /// it.
 fn rooms(imports: &Imports, folder: &str) -> Imports {
     let depth = folder.split("::").filter(|part| !part.is_empty()).count();
@@ -267,7 +268,7 @@ fn circle_at_any_level(imports: &Imports) -> Option<Vec<String>> {
 }
 
 /// Returns the names that a crate's own files import from the crate's root. Such an import hides
-/// the module that defines an item, and so it may hide a circle.
+/// the module that defines the item, so it may also hide a circle.
 fn through_the_root(modules: &Modules) -> Vec<String> {
     let through = modules.iter().flat_map(|(name, module)| {
         let named = module.named.iter();
@@ -282,7 +283,7 @@ fn circle(imports: &Imports) -> Option<Vec<String>> {
     imports.keys().find_map(|start| way_back(imports, start))
 }
 
-/// Returns the shortest way from `start` to itself.
+/// Returns the shortest path of imports from `start` back to `start`.
 fn way_back(imports: &Imports, start: &str) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![start.to_owned()]];
@@ -358,8 +359,8 @@ fn most_files_are_in_folders() {
     );
 }
 
-/// The checks detect a circle of files and one of folders in any spelling of an import, and ignore
-/// tests.
+/// Fails unless the checks detect a circle of files and a circle of folders, in any spelling of an
+/// import, and ignore tests.
 #[test]
 fn an_import_cycle_is_detected() {
     let sound = [

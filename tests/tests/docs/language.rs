@@ -1,19 +1,19 @@
-//! Checks that comments and pages are written as readers of English technical texts expect.
+//! Checks that comments and pages follow the usual style of English technical texts.
 //!
-//! A few habits make sentences hard to read at once. A single occurrence is not a mistake, so the
-//! checks only limit how often each habit occurs. tokio, redis-rs and axum stay below a third of
-//! most limits.
+//! A few habits make sentences hard to understand at once. A single occurrence is not a mistake, so
+//! the checks only limit the frequency of each habit. tokio, redis-rs and axum stay below a third
+//! of most limits.
 
 use std::fmt;
 
 use super::{files, pages, read, root};
 
-/// Words that open a comment with a question instead of with the thing.
+/// Question words. A comment should open with its subject instead.
 const OPENERS: &[&str] = &[
     "what", "whether", "how", "which", "when", "where", "who", "why",
 ];
 
-/// Verbs of people. A program returns, reports, notifies, records or shows.
+/// Verbs for people. A program returns, reports, notifies, records or shows.
 const SPEECH: &[&str] = &[
     "tell", "tells", "told", "telling", "hear", "hears", "heard", "hearing", "say", "says", "said",
     "saying", "news",
@@ -31,7 +31,7 @@ const QUAINT: &[&[&str]] = &[
     &["at", "the", "least"],
 ];
 
-/// The words that follow the noun in "a call that was refused".
+/// The words after the noun in clauses such as "a call that was refused".
 const CLAUSES: [&[&str]; 2] = [
     &["that", "which"],
     &["is", "was", "has", "are", "were", "have", "had"],
@@ -137,7 +137,7 @@ fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     Some(text.trim_start_matches(['/', '!']).trim())
 }
 
-/// Splits lines into blocks at `None` and at empty lines, without code between fences.
+/// Splits lines into blocks at `None` and at empty lines. Omits code between fences.
 fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
     let (mut blocks, mut block, mut fenced) = (Vec::new(), String::new(), false);
     for line in lines.chain([None]) {
@@ -180,7 +180,7 @@ fn comments() -> Counts {
     counts
 }
 
-/// Fails if comments have a habit that makes them hard to read too often.
+/// Fails if a habit that makes comments hard to read occurs too often.
 #[test]
 fn comments_are_easy_to_read() {
     let counts = comments();
@@ -189,7 +189,7 @@ fn comments_are_easy_to_read() {
     assert!(excesses.is_empty(), "{excesses:#?}");
 }
 
-/// Fails if pages have a habit that makes them hard to read too often.
+/// Fails if a habit that makes pages hard to read occurs too often.
 #[test]
 fn pages_are_easy_to_read() {
     let mut counts = Counts::default();
@@ -210,7 +210,7 @@ fn pages_are_easy_to_read() {
     assert!(excesses.is_empty(), "{excesses:#?}");
 }
 
-/// Fails if the check misses a habit, or counts one in code.
+/// Fails if the check does not detect a habit, or counts a habit in code.
 #[test]
 fn bad_habits_are_detected() {
     let found = |text: &str| {

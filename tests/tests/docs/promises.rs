@@ -1,8 +1,8 @@
 //! Checks that each promise has tests or a reason on each store, and that
-//! `docs/reliability/promises.md` has their matrix.
+//! `docs/reliability/promises.md` shows them as a matrix.
 //!
-//! The part between its markers is generated from `tests/promises.txt`. After a change there, run
-//! `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
+//! The part between the markers of that page is generated from `tests/promises.txt`. After a change
+//! there, run `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ struct Store {
     schemes: Vec<String>,
 }
 
-/// A row of the matrix.
+/// A promise: a row of the matrix.
 #[derive(Default)]
 struct Promise {
     title: String,
@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// The reason for which these stores do not promise something.
+/// A reason, and the stores that do not give a promise for this reason.
 type Reason<'a> = (&'a str, Vec<&'a str>);
 
 struct Matrix {
@@ -198,7 +198,7 @@ fn a_dash_has_a_reason() {
     assert_eq!(matrix.page(), page);
 }
 
-/// The programs that a cell may name, each with its tests.
+/// The programs that a cell may name, each with the names of its tests.
 static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     let programs = [
         ("behaviour", "tests/tests/behaviour/main.rs"),

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// Endings of the texts of pictures. Each ending notes where the page has the same in words or
-/// figures.
+/// Ends of pictures' alternative texts. Each of them refers to the place of the same information in
+/// words or figures.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
     "; the table says the same",
     "The holders change",
 ];
 
-/// A page in rustdoc, and its address there.
+/// A page shown in rustdoc, and its address there.
 struct Rendered {
     page: PathBuf,
     address: String,
@@ -51,15 +51,15 @@ fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Fails if a page in rustdoc has a link that is broken there.
+/// Fails if a page in rustdoc has a link that does not work there.
 #[test]
 fn rendered_pages_link_by_definitions() {
     for Rendered { page, .. } in rendered() {
         let text = prose(&read(&page));
         let mut relative = inline_links(&text).filter(|link| {
             let leads = link.starts_with('#') || link.contains("://");
-            // A link to a picture may be relative, because rustdoc shows the picture's text
-            // instead.
+            // A link to a picture may be relative, because rustdoc shows the alternative text of
+            // the picture instead.
             let is_picture = PICTURES
                 .iter()
                 .any(|end| text.contains(&format!("{end}]({link})")));
@@ -75,7 +75,7 @@ fn rendered_pages_link_by_definitions() {
     }
 }
 
-/// Fails if a label has another target in rustdoc than in the pages, or no target.
+/// Fails if a label has no target in rustdoc, or has another target than in the pages.
 #[test]
 fn rustdoc_has_the_same_link_targets_as_the_pages() {
     let (rendered, mut compared) = (rendered(), 0);
@@ -142,7 +142,7 @@ fn used(text: &str) -> Vec<String> {
 }
 
 /// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
-/// is both. Also fails if the published crate lacks a shown page.
+/// if both apply. Also fails if the published crate lacks a shown page.
 #[test]
 fn the_guide_contains_all_pages() {
     let (rendered, guide) = (rendered(), guide());

@@ -8,7 +8,8 @@ use proc_macro2::{Group, TokenStream, TokenTree};
 use super::house::{file_of, joined, path_of};
 use super::{read, root};
 
-/// The macros of `tests/src/stores.rs` that generate a test for each name, in a module per store.
+/// The macros of `tests/src/stores.rs` that generate a test for each name, in one module for each
+/// store.
 const FOR_STORES: [(&str, &[&str]); 4] = [
     (
         "on_every_store",
@@ -20,7 +21,7 @@ const FOR_STORES: [(&str, &[&str]); 4] = [
 ];
 
 /// Returns the tests of a program with their modules, as `cargo test -- --list` prints them. Macros
-/// that this parser does not know generate no tests.
+/// that this parser does not know are ignored.
 pub(super) fn tests_of(main: &str) -> BTreeSet<String> {
     let main = root().join(main);
     let folder = main.parent().expect("a folder");
@@ -132,7 +133,7 @@ fn words(tokens: &[TokenTree]) -> Vec<String> {
     words.collect()
 }
 
-/// Returns each word in front of a colon.
+/// Returns each word directly before a colon.
 fn labels(tokens: &[TokenTree]) -> Vec<String> {
     let labels = tokens.windows(2).filter(|pair| is_colon(&pair[1]));
     let labels = labels.filter(|pair| matches!(pair[0], TokenTree::Ident(_)));
@@ -157,7 +158,7 @@ fn ways_out() -> Vec<String> {
     named
 }
 
-/// Fails if the names differ from those of the test programs.
+/// Fails if the names differ from the output of the test programs.
 #[test]
 fn the_names_match_those_of_the_programs() {
     let own = tests_of("tests/tests/docs.rs");

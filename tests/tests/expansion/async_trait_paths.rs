@@ -1,5 +1,5 @@
-// Without `self::` the paths would not look like the receiver. An `on_error` takes the error by
-// value.
+// Without `self::`, these paths would not look like the receiver. An `on_error` function takes the
+// error by value.
 #![allow(unused_qualifications, clippy::needless_pass_by_value)]
 
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Reports for Yearly {
     }
 }
 
-/// Fails if the macro treats `self` in a path as the receiver, which has another name inside the
-/// expansion.
+/// Fails if the macro treats `self` in a path as the receiver. The receiver has another name inside
+/// the expansion.
 #[tokio::test]
 async fn self_in_a_path_is_not_the_receiver() {
     let sales = Yearly { name: "sales" };

@@ -1,4 +1,4 @@
-//! Functions that are not async, in the shapes of the other modules.
+//! Synchronous functions, in the shapes that the other modules test for async functions.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ impl Till for Account {
     }
 }
 
-/// Notes if the lock is held when it is dropped.
+/// Records, when it is dropped, if the lock is still held.
 struct Witness(Option<LockHandle>, Arc<Mutex<Vec<bool>>>);
 
 impl Witness {
@@ -203,7 +203,7 @@ async fn methods() {
     .await;
 }
 
-/// Fails if an argument dies after the release.
+/// Fails if an argument is dropped after the release.
 #[tokio::test]
 async fn arguments_die_before_the_release() {
     let deaths = Arc::new(Mutex::new(Vec::new()));

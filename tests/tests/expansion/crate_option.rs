@@ -1,6 +1,6 @@
 use super::support::locked;
 
-/// Stands for a crate that re-exports `leasehold` to its users.
+/// Represents a crate that re-exports `leasehold` to its users.
 mod shop {
     pub(super) use leasehold::{self, LockError, distributed_lock};
 

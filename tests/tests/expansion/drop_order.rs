@@ -5,8 +5,8 @@ use leasehold::{LockError, LockHandle, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// The records of witnesses. A dropped witness records its name, and true if the lock was still
-/// held.
+/// The records of witnesses. A dropped witness records its name, and a flag that is true if the
+/// lock was still held.
 #[derive(Clone, Default)]
 struct Record {
     lock: Arc<OnceLock<LockHandle>>,
@@ -182,7 +182,7 @@ async fn unnamed_async_trait_arguments_drop_before_the_release() {
     assert_eq!(deaths, held(&["bare", "key"]));
 }
 
-/// An argument without a name cannot be moved into the body, as the documentation notes.
+/// The macro cannot move an argument without a name into the body, as the documentation notes.
 #[tokio::test]
 async fn an_unnamed_argument_is_dropped_after_the_release() {
     let record = Record::default();

@@ -1,5 +1,6 @@
-//! Every shape of function, under all lints of rustc and clippy at level `forbid`. `main.rs` lists
-//! the exceptions. The functions here write out each `return`, and those in `forbidden_too` do not.
+//! Functions in every supported shape, under all lints of rustc and clippy at level `forbid`.
+//! `tests/lints.rs` lists the exceptions. The functions here write out each `return`, and the
+//! functions in `forbidden_too` do not.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -22,11 +23,11 @@ const NIGHTLY: &str = "nightly";
 /// An argument with fields and methods.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
-    /// Its own balance.
+    /// The balance in cents.
     cents: u64,
-    /// Its key.
+    /// The number of the account, for keys.
     id: u64,
-    /// A separate pool.
+    /// The pool of the account's locks.
     locks: LockPool,
 }
 
@@ -46,7 +47,7 @@ pub(super) async fn create(
     return Ok(id);
 }
 
-/// One expression, in one line.
+/// A function whose body is one expression, in one line.
 #[rustfmt::skip]
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id); }
@@ -71,7 +72,7 @@ pub(super) async fn every_option(id: u64) -> Result<u64, LockError> {
     return Ok(id);
 }
 
-/// Several keys, and one of them an expression.
+/// A function with several keys. One of them is an expression.
 #[distributed_lock(key = ["account:<from.id>", into.id, NIGHTLY], ttl = "10s")]
 pub(super) async fn transfer(from: &Account, into: &Account) -> Result<u64, LockError> {
     tick().await;
@@ -125,7 +126,7 @@ pub(super) async fn work() -> ! {
     match pending::<Infallible>().await {}
 }
 
-/// Type parameters, with a bound for the key and one for the error.
+/// A function with type parameters. One has a bound for the key, and one has a bound for the error.
 #[distributed_lock(key = "thing:<id>", ttl = "10s")]
 pub(super) async fn generic<I, T, E>(id: I, value: T) -> Result<(String, T), E>
 where
@@ -136,7 +137,7 @@ where
     return Ok((id.to_string(), value));
 }
 
-/// Lifetimes, and types that are not written out.
+/// A function with lifetimes, and with types that are not written out.
 #[distributed_lock(key = "page:<name>", ttl = "10s")]
 pub(super) async fn lifetimes<'page>(
     name: &'page str,
@@ -148,7 +149,7 @@ pub(super) async fn lifetimes<'page>(
     return Ok(name.max(other));
 }
 
-/// Patterns, mutable arguments, and arguments that a `cfg` removes.
+/// A function with patterns, mutable arguments, and arguments that a `cfg` removes.
 #[distributed_lock(key = "item:<left>:<count>", ttl = "10s")]
 pub(super) async fn patterns(
     (left, mut right): (u64, u64),
@@ -165,13 +166,13 @@ pub(super) async fn patterns(
 /// A function with an attribute and items inside its body.
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn items(id: u64) -> Result<u64, LockError> {
-    /// One more.
+    /// The number to add.
     const ONE: u64 = 1;
     tick().await;
     return Ok(id.saturating_add(ONE));
 }
 
-/// A function boxed by hand.
+/// A function that returns a boxed future.
 #[distributed_lock(key = "tree:<depth>", ttl = "10s")]
 pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
     return Box::pin(async move {
@@ -180,13 +181,13 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     });
 }
 
-/// A function that is not async.
+/// A synchronous function.
 #[distributed_lock(key = "report:<day>", ttl = "10s")]
 pub(super) fn report(day: u64, _note: String) -> Result<u64, LockError> {
     return Ok(day);
 }
 
-/// A function that is not async, with every option that goes with it.
+/// A synchronous function, with every option that goes with it.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,
@@ -205,7 +206,7 @@ pub(super) fn every_blocking_option(id: u64) -> Result<u64, LockError> {
     return Ok(id);
 }
 
-/// A function that is not async, with a kept result.
+/// A synchronous function, with a kept result.
 #[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
 pub(super) fn replayed_blocking(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
     drop(cart);
@@ -229,21 +230,21 @@ impl Account {
         return Self { cents, id, locks };
     }
 
-    /// A method that is not async.
+    /// A synchronous method.
     #[distributed_lock(key = "account:<self.id>", ttl = "10s", pool = self.locks)]
     pub(super) fn withdraw(&mut self, cents: u64) -> Result<u64, LockError> {
         self.cents = self.cents.saturating_sub(cents);
         return Ok(self.cents);
     }
 
-    /// The pool in a field.
+    /// A method whose pool is in a field.
     #[distributed_lock(key = "<Self::KIND>:<self.id>", ttl = "10s", pool = self.locks)]
     pub(super) async fn balance(&self) -> Result<u64, LockError> {
         tick().await;
         return Ok(self.cents);
     }
 
-    /// A method in a key.
+    /// A method whose key contains the result of another method.
     #[distributed_lock(key = "account:<self.number()>", ttl = "10s", pool = self.locks.clone())]
     pub(super) async fn deposit(&mut self, cents: u64) -> Result<(), LockError> {
         tick().await;
@@ -251,21 +252,21 @@ impl Account {
         return Ok(());
     }
 
-    /// A receiver by value.
+    /// A method with a receiver by value.
     #[distributed_lock(key = "account:<self.id>", ttl = "10s")]
     pub(super) async fn close(self) -> Result<u64, LockError> {
         tick().await;
         return Ok(self.cents);
     }
 
-    /// A shared receiver.
+    /// A method with a receiver in an `Arc`.
     #[distributed_lock(key = "account:<self.id>", ttl = "10s", detach)]
     pub(super) async fn audit(self: Arc<Self>) -> Result<u64, LockError> {
         tick().await;
         return Ok(self.cents);
     }
 
-    /// The number in a key.
+    /// Returns the number for a key.
     const fn number(&self) -> u64 {
         return self.id;
     }

@@ -1,4 +1,4 @@
-//! Calls of the functions in `forbidden` and `forbidden_too`. Those modules cannot contain tests,
+//! Calls of the functions in `forbidden` and `forbidden_too`. These modules cannot contain tests,
 //! because the attribute `#[tokio::test]` allows lints.
 
 use std::sync::Arc;

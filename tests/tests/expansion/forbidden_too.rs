@@ -1,4 +1,4 @@
-//! Like `forbidden`, but with no `return` at the end of a body.
+//! Like `forbidden`, but without `return` at the end of a body.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -7,32 +7,32 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::tick;
 
-/// A result.
+/// A function that returns a result.
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn create(id: u64, _note: String) -> Result<u64, LockError> {
     tick().await;
     Ok(id)
 }
 
-/// One expression, in one line.
+/// A function whose body is one expression, in one line.
 #[rustfmt::skip]
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { Ok(id) }
 
-/// A return type other than `Result`.
+/// A function with a return type other than `Result`.
 #[distributed_lock(key = "order:<id>", ttl = "10s", on_error = |_| None)]
 pub(super) async fn optional(id: u64) -> Option<u64> {
     tick().await;
     Some(id)
 }
 
-/// No result.
+/// A function without a returned value.
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
 pub(super) async fn sweep() {
     tick().await;
 }
 
-/// A body that outlives its caller.
+/// A function with a body that outlives its caller.
 #[distributed_lock(key = "order:<id>", ttl = "10s", detach, guard = lock)]
 pub(super) async fn detached(id: u64) -> Result<u64, LockError> {
     tick().await;
@@ -40,7 +40,7 @@ pub(super) async fn detached(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// A function boxed by hand.
+/// A function that returns a boxed future.
 #[distributed_lock(key = "tree:<depth>", ttl = "10s")]
 pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
     Box::pin(async move {
@@ -49,11 +49,11 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     })
 }
 
-/// A function that is not async, in one line.
+/// A synchronous function, in one line.
 #[rustfmt::skip]
 #[distributed_lock(key = "report:<day>", ttl = "10s", guard = _lock)]
 pub(super) fn report(day: u64) -> Result<u64, LockError> { Ok(day) }
 
-/// A function that is not async, without a result.
+/// A synchronous function, without a result.
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
 pub(super) fn sweep_blocking() {}

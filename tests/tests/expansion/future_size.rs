@@ -4,7 +4,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::tick;
 
-/// A type large enough to show in the size of a future.
+/// A type so large that each copy of it noticeably increases the size of a future.
 type Cart = [u64; 128];
 
 #[distributed_lock(key = "cart:<id>", ttl = "1s")]
@@ -26,8 +26,8 @@ async fn body(id: u64, cart: Cart) -> Result<u64, LockError> {
     Ok(cart.iter().sum::<u64>() + id)
 }
 
-/// A function that uses the builder instead of the attribute: the body's future is pinned in the
-/// caller's frame.
+/// A function that uses the builder instead of the attribute. The future of the body is pinned in
+/// the caller's frame.
 async fn by_hand(id: u64, cart: Cart) -> Result<u64, LockError> {
     let future = std::pin::pin!(async move {
         tick().await;
@@ -47,7 +47,7 @@ fn the_body_is_stored_once() {
     let hand = size_of_val(&by_hand(1, [0; 128]));
     println!("body {plain}, by hand {hand}, locked {once}, three locks {thrice}");
     assert!(once <= hand + 640, "{once} bytes against {hand} by hand");
-    // Each further lock may add one copy of the arguments, but not of the body.
+    // Each further lock may add one copy of the arguments, but no copy of the body.
     let layer = size_of::<Cart>() + 640;
     assert!(
         thrice <= once + 2 * layer,

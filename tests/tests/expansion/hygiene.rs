@@ -1,4 +1,4 @@
-//! Names of the user's code that the expansion must not pick up.
+//! Names in the user's code that the expansion must not refer to by mistake.
 #![allow(
     dead_code,
     unused_macros,

@@ -79,7 +79,7 @@ async fn inserted(name: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Fails if a key built by hand with `encode` differs from the key of the annotated function.
+/// Fails if a key built with `encode` differs from the key of the annotated function.
 #[tokio::test]
 async fn encode_matches_the_template() {
     let names = [

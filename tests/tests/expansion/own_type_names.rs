@@ -2,7 +2,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// A type of the program that is not a task.
+/// A type of the program with the name of tokio's task handle.
 #[derive(Debug, PartialEq, Eq)]
 struct JoinHandle<T>(T);
 

@@ -1,4 +1,4 @@
-//! Tests of the fault harness and its tools: a small run of each requirement, each seeded bug,
+//! Tests of the fault harness and its tools: a small run of each requirement, each seeded bug, and
 //! other servers.
 //!
 //! `scripts/chaos` runs the requirements with their full numbers.

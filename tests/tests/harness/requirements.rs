@@ -1,4 +1,5 @@
-//! A small run of every requirement of the fault harness. `scripts/chaos` runs the full numbers.
+//! A small run of every requirement of the fault harness. `scripts/chaos` runs the requirements
+//! with their full numbers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room::{self, Places};
 
-/// Runs the requirement with this number whose text contains this word.
+/// Runs the requirement with this number. If several requirements have this number, `word` in the
+/// requirement's text selects one of them.
 fn play(number: u8, word: &str, store: Store) {
     let _places = places(number);
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
@@ -37,8 +39,8 @@ fn play(number: u8, word: &str, store: Store) {
     );
 }
 
-/// Takes places on the processors for a requirement. A requirement that measures the duration of
-/// calls, or gives them little time, must run alone.
+/// Waits until a requirement may run. A requirement that measures the duration of calls, or that
+/// gives calls little time, must run alone.
 fn places(number: u8) -> Places {
     match number {
         13 | 18 | 22 | 38 => room::alone(),

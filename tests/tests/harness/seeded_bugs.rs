@@ -1,4 +1,5 @@
-//! Tests of the oracle: each seeded bug is detected, and the same scenario passes without the bug.
+//! Tests of the oracle. Each seeded bug must be detected, and the same scenario must pass without
+//! the bug.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if a program does not run its own test of a bug with that bug.
+/// Fails if a test program does not run the test of a bug from `ELSEWHERE` with that bug.
 #[test]
 fn other_tests_run_with_their_seeded_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! Checks that locks on Valkey, and on a newer Redis than the system's, behave as on the system's
-//! Redis.
+//! Checks that locks on Valkey, and on a newer Redis than the system's Redis, behave like locks on
+//! the system's Redis.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,14 +15,14 @@ use leasehold_tests::server::ServerOptions;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Returns the path of a server program. Programs for tests are installed above the folder for the
-/// tests' files.
+/// Returns the path of a server program. Server programs for tests are installed in Cargo's target
+/// folder.
 fn program(brand: &'static Brand) -> &'static Path {
     let files = Path::new(env!("CARGO_TARGET_TMPDIR"));
     brand.program(files.parent().expect("it is in the target folder"))
 }
 
-/// Fails if a script, a command or an answer differs from the system's Redis.
+/// Fails if a script, a command or an answer behaves differently than on the system's Redis.
 async fn conforms(brand: &'static Brand) {
     let _place = room::enter();
     let options = ServerOptions::new().program(program(brand));
@@ -104,8 +104,8 @@ macro_rules! brands {
                     super::withstands(&$brand, "--store redis --requirement 6,9,17");
                 }
 
-                /// Runs requirements on a cluster: missing replicas, and wrong configuration that
-                /// is reported at connect.
+                /// Runs requirements on a cluster: missing replicas, and a wrong configuration,
+                /// reported at connect.
                 #[test]
                 fn a_cluster_with_replicas() {
                     super::withstands(&$brand, "--deployment cluster --requirement 19,23");

@@ -1,4 +1,4 @@
-//! Checks that servers, the proxy and signals do what the other tests rely on.
+//! Checks the behaviour of servers, of the proxy and of signals that the other tests rely on.
 
 use std::time::{Duration, Instant};
 
@@ -158,7 +158,7 @@ fn a_healed_partition_delivers_delayed_commands() {
     let mut connection = client(&proxy.url());
     proxy.set(Mode::Stall);
     assert!(set(&mut connection, "late").is_err());
-    // The client is gone, but its command still arrives.
+    // The client closes its connection, but its command still arrives.
     drop(connection);
     assert_eq!(server.probe().get("late"), None);
     proxy.pass();
@@ -228,7 +228,7 @@ fn connections_can_be_cut_half_open_or_refused() {
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
 
-/// Fails if a run passes although it has run none of the requested requirements.
+/// Fails if a run of the harness passes although it has not run any of the requested requirements.
 #[test]
 #[cfg(feature = "harness")]
 fn a_requirement_that_cannot_run_here_is_reported() {

@@ -1,5 +1,5 @@
-//! Checks that ZooKeeper's servers, their network and Curator's client do what the other tests rely
-//! on.
+//! Checks the behaviour of ZooKeeper's servers, of their network and of Curator's client that the
+//! other tests rely on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A session longer than twenty ticks, the default limit.
+/// Longer than twenty ticks, the default limit of a session.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -94,7 +94,7 @@ fn another_member_leads_after_a_failure_of_the_leader() {
     servers[second].pause();
     let third = leader(&servers, Some(second));
     servers[second].resume();
-    // For a moment the replaced leader still believes that it is the leader.
+    // For a moment, the replaced leader still considers itself the leader.
     let follows = || servers[second].mode().as_deref() == Some("follower");
     wait::until("it follows", LONG, follows);
     all_serve(&servers);
@@ -128,7 +128,7 @@ fn an_ensemble_recovers_after_all_were_killed() {
     assert!(servers[2].probe("all", "lock:").exists("k"));
 }
 
-/// Fails if Curator's sections are not reported, or if the oracle does not see them.
+/// Fails if Curator's sections are not reported, or if the oracle does not get them.
 #[test]
 fn curator_processes_exclude_each_other() {
     let server = Zookeeper::start();
@@ -167,7 +167,7 @@ fn curator_processes_exclude_each_other() {
     recorder.verify();
 }
 
-/// Fails if a process stays in its section after Curator has reported that the lock may be gone.
+/// Fails if a process stays in its section after Curator has reported that the lock may be lost.
 #[test]
 fn a_curator_process_stops_without_its_server() {
     let server = Zookeeper::start();

@@ -1,5 +1,5 @@
 //! Tests of `is_held` and `assert_held!`, which check that code runs inside its lock. Both belong
-//! to the production API, not to the testing kit.
+//! to the production API instead of the testing kit.
 
 use std::future::poll_fn;
 use std::panic::catch_unwind;
@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use super::{is_lost, request, secs};
 
-/// Stands for a function in a separate module of a service, without an argument that names its
-/// caller.
+/// Represents a function in another module of a service, which gets no argument from the locked
+/// function.
 fn book() -> bool {
     is_held("account:7")
 }
 
-/// Calls `book` several calls deep, through a box and a trait object.
+/// Calls `book` at this depth of calls, through a box and a trait object.
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
@@ -42,7 +42,7 @@ async fn charge_fee(id: u64) -> Result<bool, LockError> {
     Ok(deep(3).await)
 }
 
-/// Fails if code outside of the lock counts as inside, or the reverse.
+/// Fails if code outside the lock counts as inside, or code inside counts as outside.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_on_the_whole_call_path() {
     let kit = Kit::new();
@@ -61,8 +61,7 @@ async fn the_lock_is_held_on_the_whole_call_path() {
     assert_eq!(body.await, Ok((true, true, true, true, Ok(true))));
 }
 
-/// Fails if a lock counts as held outside of its body. That is before the body, after it, or in
-/// another task.
+/// Fails if a lock counts as held outside its body: before the body, after it, or in another task.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_not_held_outside_of_its_body() {
     let kit = Kit::new();
@@ -88,8 +87,8 @@ async fn the_lock_is_not_held_outside_of_its_body() {
     drop(guard);
 }
 
-/// Fails if a task of `leasehold::spawn` does not see its caller's lock as held, or sees it for
-/// longer than the lease lasts. Also fails if the task can enter the lock.
+/// Fails if a task of `leasehold::spawn` does not treat its caller's lock as held, or still does so
+/// after the end of the lease. Also fails if the task can enter the lock.
 #[tokio::test(start_paused = true)]
 async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
@@ -115,7 +114,7 @@ async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     assert!(!later.await.expect("no panic"), "the lock is released");
 }
 
-/// Fails if a lost lease still counts as held: in the rest of a body, and in its tasks.
+/// Fails if a lost lease still counts as held in the rest of its body, or in the body's tasks.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_not_held() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
@@ -134,8 +133,8 @@ async fn a_lost_lock_is_not_held() {
     kit.lose_when("account:7", Point::AfterPolls(1));
     assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
 
-    // The same within one poll: the lease ends while the body blocks its thread. On a busy machine,
-    // it may end before the body begins.
+    // The same check within one poll: the lease ends while the body blocks its thread. On a busy
+    // machine, the lease may end before the body begins.
     let pool = LockPool::connect("memory://").await.expect("it opens");
     let seen = loop {
         let body = poll_fn(|_| {
@@ -154,8 +153,8 @@ async fn a_lost_lock_is_not_held() {
     assert_eq!(seen, (true, false));
 }
 
-/// Fails if a detached body counts as outside of its own lock, or as outside of the surrounding
-/// call's lock.
+/// Fails if a detached body counts as outside its own lock, or as outside the lock of the enclosing
+/// call.
 #[tokio::test(start_paused = true)]
 async fn a_detached_body_is_inside_of_its_lock() {
     let kit = Kit::new();
@@ -206,8 +205,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
         .expect("a text")
 }
 
-/// Fails if the assertion passes outside of the lock, or if its message does not explain where the
-/// code is.
+/// Fails if the assertion passes outside the lock, or if its message does not explain the position
+/// of the code.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_explains_the_position_of_the_code() {
     fn panic_text(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
@@ -259,7 +258,7 @@ async fn the_assertion_reports_a_lost_lock() {
     assert!(text.contains("its lease is over"), "{text}");
 }
 
-/// Fails if the lock still counts as held while a body is dropped because of its lost lease.
+/// Fails if a lock still counts as held while its body is dropped because of the lost lease.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_dropped_outside_of_its_lost_lock() {
     struct Asks(Arc<std::sync::Mutex<Option<bool>>>);

@@ -1,4 +1,4 @@
-//! Tests of the kit's history: the record of what happened to the locks.
+//! Tests of the kit's history, which records the events of all locks.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ async fn look(sku: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an event is missing, out of order or has the wrong time. The history is the same in
-/// each run.
+/// Fails if an event is missing, is out of order or has a wrong time. The history must be the same
+/// in each run.
 #[tokio::test(start_paused = true)]
 async fn all_events_are_recorded_in_order() {
     let kit = Kit::new();
@@ -97,7 +97,7 @@ async fn the_history_of_one_key_is_separate() {
     assert_eq!(kit.history().of("c").to_string(), "nothing has happened\n");
 }
 
-/// Fails if the history does not record that a dropped call released its lock.
+/// Fails if the history does not record the release by a dropped call.
 #[tokio::test(start_paused = true)]
 async fn dropped_calls_are_recorded() {
     let kit = Kit::new();
@@ -116,7 +116,7 @@ async fn dropped_calls_are_recorded() {
     );
 }
 
-/// Fails if the history reports readers admitted by a downgrade as an overlap.
+/// Fails if the history reports an overlap because of readers that entered after a downgrade.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_is_recorded() {
     let kit = Kit::new();
@@ -181,8 +181,8 @@ async fn a_holder_ends_with_its_lease() {
     );
 }
 
-/// Fails if the history lacks calls that get the lock from another call of the process, without the
-/// store.
+/// Fails if the history lacks calls that got the lock from another call of the process, without a
+/// request to the store.
 #[tokio::test(start_paused = true)]
 async fn turns_in_the_process_are_recorded() {
     let kit = Kit::new();

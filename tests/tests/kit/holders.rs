@@ -1,4 +1,4 @@
-//! Tests of the kit's other holders, which stand for other processes.
+//! Tests of the kit's other holders, which represent other processes.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, request, secs};
 
-/// Fails if another holder does not exclude calls until it is released or dropped, or until the
-/// time of `releases_after` is over.
+/// Fails if calls get the lock before another holder is released or dropped, or before the time of
+/// `releases_after` is over.
 #[tokio::test(start_paused = true)]
 async fn another_holder_excludes_calls_until_it_ends() {
     let kit = Kit::new();
@@ -52,7 +52,7 @@ async fn another_holder_renews_its_lock() {
     assert!(is_contended(&request(&kit).acquire().await));
 }
 
-/// Fails if the lock of a dead process is free at once, or never.
+/// Fails if the lock of a dead process is free at once, or never becomes free.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_keeps_its_lock_for_its_ttl() {
     let kit = Kit::new();
@@ -72,7 +72,7 @@ async fn a_dead_holder_keeps_its_lock_for_its_ttl() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if readers exclude each other, or let a writer in.
+/// Fails if readers exclude each other, or if a writer gets the lock while they have it.
 #[tokio::test(start_paused = true)]
 async fn other_holders_can_share() {
     let kit = Kit::new();
@@ -90,7 +90,7 @@ async fn other_holders_can_share() {
     assert!(request(&kit).acquire().await.is_ok());
 }
 
-/// Fails if there is one permit too many or too few.
+/// Fails if the number of permits is too high or too low by one.
 #[tokio::test(start_paused = true)]
 async fn other_holders_can_have_permits() {
     let kit = Kit::new();
@@ -113,7 +113,7 @@ async fn other_holders_can_have_permits() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if other holders do not wait in one queue with each other and with the kit's calls.
+/// Fails if other holders and the kit's calls do not wait in the same queue.
 #[tokio::test(start_paused = true)]
 async fn other_holders_queue_with_calls() {
     let kit = Kit::new();
@@ -138,8 +138,8 @@ async fn other_holders_queue_with_calls() {
     assert!(history.is_exclusive(), "{history}");
 }
 
-/// Fails if a holder that finds the lock held continues without it, or if its panic does not
-/// describe the problem.
+/// Fails if a holder continues although the lock is held. Also fails if its panic does not describe
+/// the problem.
 #[tokio::test(start_paused = true)]
 async fn another_holder_needs_a_free_lock() {
     let kit = Kit::new();
@@ -157,7 +157,7 @@ async fn another_holder_needs_a_free_lock() {
     }
 }
 
-/// Fails if the kit's pool does not have the configuration that the test gives it.
+/// Fails if the kit's pool does not have the configuration that the test has set.
 #[tokio::test(start_paused = true)]
 async fn the_kit_pool_has_the_given_configuration() {
     let builder = LockPool::builder().wait(secs(3)).namespace("shop");
@@ -183,7 +183,7 @@ async fn the_locks_of_a_kit_can_be_inspected() {
     assert!(info.holders.is_empty());
 }
 
-/// Fails if two kits share locks, or if clones of one kit do not.
+/// Fails if two kits share locks, or if clones of one kit do not share locks.
 #[tokio::test(start_paused = true)]
 async fn only_clones_of_a_kit_share_locks() {
     let (one, two) = (Kit::new(), Kit::default());
@@ -227,7 +227,7 @@ fn a_kit_needs_a_runtime() {
     );
 }
 
-/// Fails if a kit cannot be created before its runtime, as fixtures do.
+/// Fails if a kit cannot be created before its runtime, which fixtures need.
 #[test]
 fn a_kit_begins_with_its_first_use() {
     let kit = Kit::new();

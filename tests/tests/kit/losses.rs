@@ -1,4 +1,4 @@
-//! Tests of locks that are lost at a point that the test chooses.
+//! Tests of locks lost at a point that the test chooses.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, is_lost, request, secs};
 
-/// Counts its polls, and sleeps for a millisecond at the end of each poll.
+/// Counts its own polls, and sleeps for a millisecond at the end of each poll.
 async fn polls(count: &Cell<u32>) {
     loop {
         let mut sleep = Box::pin(sleep(Duration::from_millis(1)));
@@ -29,8 +29,8 @@ async fn polls(count: &Cell<u32>) {
     }
 }
 
-/// Fails if the loss comes a poll early or late, or if a body begins although it should lose its
-/// lock before its first poll.
+/// Fails if the loss comes one poll early or late. Also fails if a body begins although it should
+/// lose its lock before its first poll.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_polled_exactly_as_often_as_set() {
     for expected in 0..5 {
@@ -48,7 +48,7 @@ fn runs_to_its_end(count: &AtomicU32) -> Result<u32, LockError> {
     Ok(count.fetch_add(1, Ordering::SeqCst) + 1)
 }
 
-/// Fails if the kit cannot take the lock of a blocking body away, before or while it runs.
+/// Fails if the kit cannot take a lock away before or during its blocking body.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_body_loses_its_lock() {
     for (after, ran) in [(0, 0), (1, 1)] {
@@ -63,7 +63,7 @@ async fn a_blocking_body_loses_its_lock() {
     }
 }
 
-/// Fails if a body that wakes itself at each poll is polled again after its last allowed poll.
+/// Fails if a body that wakes itself in each poll is polled again after its last allowed poll.
 #[tokio::test(start_paused = true)]
 async fn a_busy_body_is_polled_exactly_as_often_as_set() {
     let (kit, mut count) = (Kit::new(), 0);
@@ -77,8 +77,8 @@ async fn a_busy_body_is_polled_exactly_as_often_as_set() {
     assert_eq!(count, 3);
 }
 
-/// Fails if a loss also wakes the task itself, because the task's next body would then be polled
-/// once too often.
+/// Fails if a loss also wakes the task itself. The next body of the task would then be polled once
+/// too often.
 #[tokio::test(start_paused = true)]
 async fn a_loss_adds_no_poll_to_the_next_body() {
     for expected in [2, 1, 2, 3] {
@@ -157,8 +157,8 @@ async fn a_lost_lock_is_free_in_the_store() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if a loss by time does not happen the given time after the grant: for a lock with a
-/// watchdog, and for one already held when the loss is set.
+/// Fails if a loss by time is not exactly the given time after the grant. Tested for a lock with a
+/// watchdog, and for a lock that was already held when the loss was set.
 #[tokio::test(start_paused = true)]
 async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();
@@ -208,7 +208,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
     );
 }
 
-/// Fails if a renewal succeeds after the store has lost the lock, or if another lock is lost too.
+/// Fails if a renewal succeeds after the store has lost the lock, or if another lock is also lost.
 #[tokio::test(start_paused = true)]
 async fn a_loss_can_happen_at_the_next_renewal() {
     let kit = Kit::new();
@@ -232,8 +232,8 @@ async fn a_loss_can_happen_at_the_next_renewal() {
     assert!(other.check().is_ok());
 }
 
-/// Fails if a loss just before the release changes the result of a finished body, or if the release
-/// of a guard does not report it.
+/// Fails if a loss just before the release changes the result of a finished body. Also fails if the
+/// release of a guard does not report such a loss.
 #[tokio::test(start_paused = true)]
 async fn a_loss_before_the_release_keeps_the_result() {
     let kit = Kit::new();
@@ -306,7 +306,8 @@ async fn a_continuing_body_is_notified_of_the_loss() {
     assert_eq!(kit.scope(goes_on(42)).await, Ok(true));
 }
 
-/// Fails if a lost shared lock stays in the store, or if not all holders in the kit lose it.
+/// Fails if a lost shared lock stays in the store, or if some of its holders in the kit do not lose
+/// it.
 #[tokio::test(start_paused = true)]
 async fn shares_are_lost_with_their_key() {
     let kit = Kit::new();

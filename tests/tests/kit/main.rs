@@ -1,5 +1,6 @@
-//! Tests of `leasehold::testing` as users use it: the kit itself, the recipes of `docs/testing.md`,
-//! and thirty-five tests of typical services. No pool is installed in this program.
+//! Tests of `leasehold::testing` from a user's point of view: the kit itself, the recipes of
+//! `docs/testing.md`, and thirty-five tests of typical services. No pool is installed in this
+//! program.
 
 mod held;
 mod history;

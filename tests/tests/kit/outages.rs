@@ -12,7 +12,8 @@ fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
     matches!(result, Err(LockError::Unavailable { .. }))
 }
 
-/// Fails if a request gets through while the store is down, or if none does after it is up again.
+/// Fails if a request succeeds while the store is down, or if no request succeeds after it is up
+/// again.
 #[tokio::test(start_paused = true)]
 async fn no_request_succeeds_while_the_store_is_down() {
     let kit = Kit::new();
@@ -22,15 +23,15 @@ async fn no_request_succeeds_while_the_store_is_down() {
         .await;
     let error = ended.expect_err("the store is down");
     assert!(error.is_unavailable(), "{error}");
-    let other = kit.hold("order:42").await; // its own line is up, and the lock is free
+    let other = kit.hold("order:42").await; // its separate connection is up, and the lock is free
     other.release().await;
     kit.store_up();
     assert_eq!(request(&kit).run(async { 7 }).await, Ok(7));
     assert_eq!(kit.history().refusals(), 1, "{}", kit.history());
 }
 
-/// Fails if a call gives up earlier or later than its `io_timeout`, or if a waiting call does not
-/// get the lock when the store is back.
+/// Fails if a call stops waiting earlier or later than its `io_timeout`. Also fails if a waiting
+/// call does not get the lock after the store is up again.
 #[tokio::test(start_paused = true)]
 async fn calls_continue_when_the_store_is_back() {
     let kit = Kit::new();
@@ -56,7 +57,7 @@ async fn calls_continue_when_the_store_is_back() {
     drop(guard);
 }
 
-/// Fails if a lock survives an outage longer than its lease, or is lost in a shorter one.
+/// Fails if a lock survives an outage longer than its lease, or is lost in a shorter outage.
 #[tokio::test(start_paused = true)]
 async fn a_held_lock_lives_until_its_lease_ends() {
     for (outage, lives) in [(secs(4), true), (secs(11), false)] {
@@ -81,13 +82,13 @@ async fn a_held_lock_lives_until_its_lease_ends() {
     }
 }
 
-/// Fails if an answer in flight arrives during an outage, or if the lock that it granted stays.
+/// Fails if an answer in flight arrives during an outage, or if the lock that it has granted stays.
 #[tokio::test(start_paused = true)]
 async fn answers_in_flight_are_lost() {
     let kit = Kit::new();
     kit.delay(Duration::from_millis(500));
     let call = tokio::spawn(request(&kit).acquire());
-    sleep(Duration::from_millis(100)).await; // the store has carried it out
+    sleep(Duration::from_millis(100)).await; // the store has executed the request
     kit.store_down();
     assert!(is_unavailable(&call.await.expect("no panic")));
     kit.store_up();
@@ -121,7 +122,7 @@ async fn answers_are_delayed_exactly() {
     }
 }
 
-/// Fails if an answer after the time-out counts, or if the lock that its request took is not
+/// Fails if an answer after the time-out counts, or if the lock that its request has taken is not
 /// removed.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_timeout_does_not_count() {
@@ -157,7 +158,7 @@ async fn a_slow_store_costs_the_lease() {
     assert!(lost.is_some_and(|at| at < secs(1)), "{lost:?}");
 }
 
-/// Fails if a slow store lets two calls in at the same time.
+/// Fails if two calls have a lock at the same time because the store is slow.
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_still_excludes() {
     let kit = Kit::new();

@@ -3,7 +3,7 @@
 const PAGE: &str = include_str!("../../../docs/testing.md");
 const RECIPES: &str = include_str!("recipes.rs");
 
-/// Joins all lines, because the page's code may have another indentation.
+/// Joins all lines, because the code on the page may have another indentation.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -17,13 +17,13 @@ async fn create_order(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Connects a kit with an `io_timeout` long enough for a server that other tests keep busy.
+/// Connects a kit with a long `io_timeout`, because other tests may keep the server busy.
 async fn on_busy_machine(url: &str) -> Kit {
     let builder = LockPool::builder().url(url).io_timeout(secs(30));
     Kit::connect(builder).await.expect("the server is up")
 }
 
-/// Uses a kit as a test of a service does, whatever the store of its locks.
+/// Uses a kit like a test of a service does, on any store.
 async fn scene(kit: Kit) {
     let other = kit.hold("order:42").await;
     let ttl = secs(10);
@@ -116,8 +116,8 @@ async fn kits_on_one_server_share_nothing() {
     assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
-/// Fails if a kit on a server accepts a point of loss that no server supports, or if the panic does
-/// not suggest a remedy.
+/// Fails if a kit on a server accepts a point of loss that no server supports. Also fails if the
+/// panic does not suggest a remedy.
 #[tokio::test]
 async fn only_time_losses_work_on_a_server() {
     let server = Server::start();
@@ -137,8 +137,8 @@ async fn only_time_losses_work_on_a_server() {
     }
 }
 
-/// Fails if a kit on a server starts on paused time, where every timeout passes at once, or on
-/// locks shared with other tests. Also fails if the error does not suggest a remedy.
+/// Fails if a kit on a server accepts paused time, where every timeout passes at once, or accepts
+/// locks that it shares with other tests. Also fails if the error does not suggest a remedy.
 #[tokio::test(start_paused = true)]
 async fn an_impossible_kit_returns_a_clear_error() {
     for (url, advice) in [

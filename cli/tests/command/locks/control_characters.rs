@@ -22,7 +22,7 @@ const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 /// The parts of `OWNER` as the command must show them.
 const SHOWN_OWNER: &str = "f\\u{202e}n on ho\\u{1b}[1mst (pid 17)";
 
-/// Lets a process with these names hold a lock with this key.
+/// Makes `OWNER` the holder of the lock `KEY`.
 fn hold(server: &Server) {
     let (token, process) = ("0123456789abcdef".repeat(2), "1".repeat(32));
     let value = format!("{token}:7:0:{process}:{OWNER}");

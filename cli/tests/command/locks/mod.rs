@@ -5,4 +5,5 @@ mod listing;
 mod releasing;
 mod scene;
 mod session_servers;
+mod terminal;
 mod watching;

@@ -79,16 +79,18 @@ async fn a_free_lock_is_not_reported_as_released() {
     );
     let again = ended(leasehold(&url).args(["release", "payment:7", "-y"]));
     assert_eq!((again.code, again.out.as_str()), (Some(1), ""), "{again:?}");
-    assert!(
-        again.err.contains("the lock `payment:7` is free"),
-        "{again:?}"
-    );
+    let address = scene.server.address();
+    let free = format!("the lock `payment:7` is free in namespace `lock` on redis://{address}\n");
+    assert!(again.err.ends_with(&free), "{again:?}");
     let unasked = answered(&url, "payment:7", "");
     assert_eq!(unasked.code, Some(1));
     assert!(!unasked.err.contains("[y/N]"), "{unasked:?}");
     let json = ended(leasehold(&url).args(["release", "payment:7", "--yes", "--json"]));
     assert_eq!(json.code, Some(1));
-    assert_eq!(json.json()["released"], false);
+    let json = json.json();
+    assert_eq!(json["released"], false);
+    assert_eq!(json["namespace"], "lock");
+    assert_eq!(json["store"], format!("redis://{address}"));
 }
 
 /// Fails if a command keeps running after its lock was taken away and the next holder has started.
@@ -119,7 +121,9 @@ fn a_command_ends_before_the_next_holder_starts() {
     let first = first.wait();
     assert_eq!(first.code, Some(137), "{first:?}");
     assert!(
-        first.err.contains("the lease on `job` is lost"),
+        first
+            .err
+            .contains("the lock `job` was taken away by an operator"),
         "{first:?}"
     );
     journal.open("end");

@@ -34,7 +34,7 @@ fn a_lock_is_shown_and_taken_away<S: SessionServer>() {
     let released = ended(leasehold(&url).args(["release", "job", "--yes"]));
     assert_eq!(released.code, Some(0), "{released:?}");
     let first = first.wait();
-    let reported = "the lease on `job` is lost";
+    let reported = "the lock `job` was taken away by an operator";
     assert!(first.err.contains(reported), "{first:?}");
     let free = ended(leasehold(&url).args(["release", "job", "--yes"]));
     assert_eq!(free.code, Some(1), "{free:?}");

@@ -70,12 +70,14 @@ fn each_change_is_printed_once() {
         journal.open("end");
         assert_eq!(holder.wait().code, Some(0));
         let line = text.line();
-        assert!(line.contains("  job:7  free"), "{line}");
+        let place = format!("in namespace `lock` on redis://{}\n", server.address());
+        assert!(line.ends_with(&format!("  job:7  free {place}")), "{line}");
         let change: Value = serde_json::from_str(&json.line()).expect("JSON");
         assert_eq!(
             (&change["key"], &change["lock"]),
             (&"job:7".into(), &Value::Null)
         );
+        assert_eq!(change["namespace"], "lock");
         let time = change["time"].as_str().expect("a text");
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
         journal.close("end");

@@ -11,7 +11,8 @@ use crate::harness::{LONG, Running, ended, run};
 /// Number of processes, as if started by two machines.
 const STARTS: usize = 12;
 
-/// Fails if two processes run the job, or if the others end with a wrong exit code.
+/// Fails if two processes run the job, or if a process that does not run it ends with a wrong exit
+/// code.
 pub(super) fn one_of_many_runs(url: &str) {
     let journal = Journal::new();
     let script = format!(
@@ -37,7 +38,7 @@ pub(super) fn one_of_many_runs(url: &str) {
     assert_eq!(journal.lines().len(), 1, "{:?}", journal.lines());
 }
 
-/// Fails if queued jobs overlap, or one of them does not get its turn.
+/// Fails if queued jobs overlap, or if one of them never runs.
 pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     let journal = Journal::new();
     let script = format!(

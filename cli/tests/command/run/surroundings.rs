@@ -9,7 +9,8 @@ use leasehold_tests::server::Server;
 
 use crate::harness::{ended, leasehold, run};
 
-/// Fails if the command does not know its lock, or two runs have the same fence.
+/// Fails if the environment does not contain the lock's key and fence, or two runs have the same
+/// fence.
 #[test]
 fn the_environment_names_the_lock() {
     let server = Server::start();
@@ -91,7 +92,8 @@ fn the_command_controls_the_terminal() {
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
-/// Fails if a run inside another run is refused, or a key locks itself out for ever.
+/// Fails if a run inside another run is refused, or waits forever for a key that the outer run
+/// holds.
 #[test]
 fn runs_can_be_nested() {
     let _room = room::enter();

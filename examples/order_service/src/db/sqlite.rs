@@ -21,7 +21,7 @@ impl Sqlite {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
-            .busy_timeout(Duration::from_secs(10)) // writers of all processes take turns
+            .busy_timeout(Duration::from_secs(10)) // writers of all processes wait for each other
             .journal_mode(SqliteJournalMode::Wal) // and readers do not wait for them
             .synchronous(SqliteSynchronous::Normal);
         let pool = SqlitePoolOptions::new()

@@ -90,7 +90,7 @@ impl Events {
             }
         }
         if let Some(sender) = &channel.sender {
-            let _ = sender.send(json); // no page is open
+            let _ = sender.send(json); // an error means that no page is open
         }
     }
 

@@ -176,7 +176,7 @@ impl Round {
         let first = tokio::spawn(async move { round.click(1, "A").await });
         while !self.is_held_by("A").await {
             if first.is_finished() {
-                return; // the verdict tells what came of it
+                return; // the verdict shows the result
             }
             tokio::time::sleep(LOOK / 5).await;
         }

@@ -45,7 +45,7 @@ struct Running {
 pub(crate) struct At {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// Text that shows the process, or the pool in this process.
+    /// Text that names the process, or the pool in this process.
     pub(crate) place: String,
 }
 

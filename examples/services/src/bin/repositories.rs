@@ -106,7 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true)
-        .busy_timeout(Duration::from_secs(10)); // writers of all processes take turns
+        .busy_timeout(Duration::from_secs(10)); // writers of all processes wait for each other
     let db = SqlitePool::connect_with(options).await?;
     if new {
         sqlx::raw_sql(SCHEMA).execute(&db).await?;

@@ -23,7 +23,7 @@ use super::harness::service::Service;
 use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_traced_orders");
-/// A caller's trace, and its span.
+/// The trace of a caller. `CALLER` is the caller's span in this trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

@@ -1,9 +1,10 @@
-//! The reporter thread, which passes the engine's reports to the program's subscriber and recorder.
+//! The reporter thread, which passes log events and metrics to the program's subscriber and
+//! recorder.
 //!
-//! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block on
-//! a full pipe, or panic. The engine renews leases, and every caller needs the mutex of the
-//! engine's state. So the engine never calls that code. It sends its reports to this thread, and
-//! never waits for it.
+//! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block,
+//! for example on a full pipe, or panic. Under the engine's mutex, that would stop all renewals and
+//! callers. So the engine does not call them, but sends its reports to this thread, and never waits
+//! for the thread.
 //!
 //! Reports keep their order. While [`MOST`] reports wait, further reports are dropped. The thread
 //! logs the number of dropped reports.
@@ -30,18 +31,19 @@ pub(crate) use self::unmetered as meters;
 /// Maximum number of waiting reports.
 const MOST: usize = 1024;
 
-/// The interval at which counts are passed on while there is traffic.
+/// Interval at which counts are passed on while calls are made.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The interval at which possibly unchanged values are reported to the recorder again.
+/// Interval at which all gauges and descriptions are reported to the recorder again, even if they
+/// have not changed.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 enum Report {
-    /// A log event, with the subscriber of the thread that made it.
+    /// A log event, with the subscriber of the thread that created the event.
     Log(Dispatch, Box<dyn FnOnce() + Send>),
-    /// An event was counted, for the first time in a while.
+    /// Something was counted, so the thread must check the counts at intervals.
     Counts,
-    /// Asks the thread for an answer once every earlier report has been delivered.
+    /// A request for an answer after all earlier reports are delivered.
     Flush(oneshot::Sender<()>),
 }
 
@@ -61,7 +63,8 @@ pub(crate) fn log(event: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Asks the reporter thread to pass the counts on soon. Returns true if the thread was asked.
+/// Makes the reporter thread pass the counts on soon. Returns false if the thread could not be
+/// notified.
 #[cfg_attr(
     not(feature = "metrics"),
     expect(dead_code, reason = "nothing is counted")
@@ -70,16 +73,16 @@ pub(crate) fn counts_changed() -> bool {
     send(Report::Counts)
 }
 
-/// Starts the reporter thread. Only an engine thread calls this: a thread started by a caller would
-/// have the caller's priority.
+/// Starts the reporter thread. Called on the engine's thread, because a thread inherits the
+/// priority of the thread that starts it, and a caller's priority may be low.
 pub(crate) fn begin() {
     let _ = REPORTER.get_or_init(start);
 }
 
-/// Returns a receiver that ends when every earlier report has been delivered.
+/// Returns a receiver that completes when all earlier reports are delivered.
 pub(crate) fn delivered() -> oneshot::Receiver<()> {
     let (done, delivered) = oneshot::channel();
-    // Without a thread no report waits.
+    // If there is no thread, there are no reports. The dropped sender then ends the receiver.
     if REPORTER.get().is_some() {
         send(Report::Flush(done));
     }
@@ -93,7 +96,8 @@ fn send(report: Report) -> bool {
         .is_some_and(|reporter| reporter.try_send(report).is_ok())
 }
 
-/// Starts the thread. A process that cannot start another thread continues without reports.
+/// Starts the thread. None if the process cannot start another thread. It then continues without
+/// reports.
 fn start() -> Option<SyncSender<Report>> {
     let (sender, reports) = sync_channel(MOST);
     std::thread::Builder::new()
@@ -103,12 +107,12 @@ fn start() -> Option<SyncSender<Report>> {
         .map(|_| sender)
 }
 
-/// While there is traffic, the thread checks the counts at intervals, so that no caller must wake
-/// it for each count.
+/// Runs the reporter thread. After something was counted, the thread checks the counts at
+/// intervals, so that callers need not wake it for each count.
 fn run(reports: &Receiver<Report>) {
     let mut counting = false;
-    // Time of the next repeated report. None before the first count, and while no pool is
-    // connected.
+    // Time at which unchanged values are reported again. None before the first count, and while no
+    // pool is connected.
     let mut again: Option<Instant> = None;
     loop {
         let wait = again.map(|at| at.saturating_duration_since(Instant::now()));
@@ -133,8 +137,8 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// A panic of the program's code ends one report, not the thread. The panic hook has already shown
-/// it.
+/// Runs `deliver`. A panic of the program's code ends only this report. It needs no log event, because
+/// the panic hook has already printed it.
 fn guarded(deliver: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(deliver));
 }
@@ -145,7 +149,7 @@ fn deliver(report: Report) {
             report_dropped();
             event();
         }),
-        // `run` has handled it.
+        // Already handled in `run`.
         Report::Counts => {}
         Report::Flush(done) => {
             report_dropped();

@@ -1,7 +1,7 @@
-//! The meters without the feature `metrics`: nothing is counted.
+//! Replaces the meters if the feature `metrics` is off: nothing is counted.
 #![expect(clippy::unused_self, reason = "nothing is counted")]
 
-/// True if the thread must look again soon.
+/// True if the thread must check the counts again soon.
 pub(super) fn publish_counts() -> bool {
     false
 }
@@ -21,7 +21,7 @@ pub(crate) mod template {
 
     pub(crate) type Handle = Meter;
 
-    /// The template of the calls that are not counted.
+    /// The template of a call's keys. Nothing is counted for it.
     #[derive(Clone, Copy)]
     pub(crate) struct Meter(&'static str);
 

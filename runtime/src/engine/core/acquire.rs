@@ -1,4 +1,4 @@
-//! Waiting for a lock, and the store's answers to an acquire.
+//! Acquiring a lock: the wait for it, and the store's answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::owner::Owner;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
-    /// Begins an acquire. It ends with `Granted` or `Failed`, or with `Recalled` for a call with
+    /// Begins an acquire. The answer is `Granted` or `Failed`, or `Recalled` for a call with
     /// `replay`.
     pub(crate) fn acquire(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
         if self.drain.is_some() {
@@ -30,7 +30,7 @@ impl Core {
             return;
         }
         let key = acquire.key.clone();
-        // A call that tries once still needs the time of a request.
+        // A call that tries once still has to wait for the answer to one request.
         let budget = if acquire.waits() {
             acquire.wait
         } else {
@@ -69,14 +69,14 @@ impl Core {
             return Some(contended());
         }
         if acquire.share.is_some() {
-            // Only a waiting exclusive request blocks a shared one.
+            // A shared request is blocked only by a waiting exclusive request.
             let exclusive = |id| {
                 let acquire = self.tickets.get(id).map(Ticket::acquire);
                 acquire.is_some_and(|acquire| acquire.waits() && acquire.share.is_none())
             };
             return queue.waiting().any(exclusive).then(contended);
         }
-        // While the head asks, the answer to the head also serves this call.
+        // While the head's request is under way, its answer will also serve this call.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)
@@ -121,8 +121,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The answer came so late that the lease is practically over. A new request gets the
-            // full ttl.
+            // The answer came so late that the lease is nearly over. A new request gets the full
+            // ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held {
                 left,
@@ -155,8 +155,8 @@ impl Core {
         let acquire = ticket.acquire();
         let mut lease = Lease::new(acquire.terms, sent, fence, now);
         if let Some(watchdog) = acquire.watchdog {
-            // Counted from the grant, because a handed-over lease began before this call had the
-            // lock.
+            // `max_hold` counts from the grant, because a handed-over lease began before this call
+            // had the lock.
             lease.set_ceiling(watchdog.max_hold.map(|limit| now + limit));
             lease.plan_renewal(Some(self.renewals.time(watchdog, sent)));
         }
@@ -173,7 +173,7 @@ impl Core {
         });
         let (key, share) = (&ticket.acquire().key, ticket.acquire().share);
         let queue = self.queues.get(key);
-        // This check spares most calls the work: usually no other call waits for the key.
+        // Usually no other call waits for the key, so most calls skip this work.
         if share.is_some() || queue.is_some_and(|queue| queue.head().is_some()) {
             let key = key.clone();
             let answer = Answer {
@@ -198,8 +198,8 @@ impl Core {
         }
     }
 
-    /// Handles a key that another process holds. Refuses the calls that try once; the others poll
-    /// again later.
+    /// Handles the answer that another process holds the key. Calls that try once are refused. The
+    /// others stay in the queue, and its head asks again later.
     fn contended(
         &mut self,
         id: TicketId,
@@ -232,7 +232,8 @@ impl Core {
         self.advance(&key, now);
     }
 
-    /// Refuses the calls of this process that try once for the same key: one answer serves all.
+    /// Refuses the other calls of this process that try once for `key`, because the answer also
+    /// applies to them.
     fn refuse_single_tries(&mut self, key: &FullKey, answer: &Answer, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
@@ -264,8 +265,8 @@ impl Core {
         let key = ticket.acquire().key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
-            // Retried at once only once: a persistent failure would repeat at the speed of the
-            // network.
+            // Only the first failure is retried at once. Otherwise a persistent failure would
+            // repeat at the speed of the network.
             Retry::Now if self.may_hurry(&key) => self.hurry(&key, now),
             Retry::Now | Retry::Later => {
                 if let Some(queue) = self.queues.get_mut(&key) {
@@ -328,18 +329,19 @@ impl Core {
         }
     }
 
-    /// Ends an acquiring ticket, and removes the key that it may have left on the server.
+    /// Ends an acquiring ticket with `error`, and removes the key that the ticket may have set on
+    /// the server.
     pub(super) fn fail(&mut self, id: TicketId, error: LockError, now: Instant) {
         self.signal(Signal::Failed(id, error));
         self.leave(id, false, now);
     }
 }
 
-/// The store's answer to one call. It also answers calls that try once.
+/// The store's answer to one call. The answer can also refuse waiting calls that try once.
 struct Answer {
-    /// Requested kind of share; none for an exclusive lock.
+    /// Kind of share that the call requested; none for an exclusive lock.
     share: Option<Share>,
-    /// The call of this process that got the lock by this answer.
+    /// The call of this process that this answer grants the lock.
     granted: Option<TicketId>,
     /// Remaining lease of the holder, if known.
     left: Option<Duration>,
@@ -348,7 +350,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// True if the answer also refuses `acquire`, a call that tries once.
+    /// True if the answer also refuses the single try `acquire`.
     fn refuses(&self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,

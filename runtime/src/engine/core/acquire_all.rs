@@ -1,13 +1,13 @@
-//! Asking for the locks of one call all at once.
+//! Acquiring all locks of one call with one request.
 //!
-//! One request takes all locks or none. The core sends it if no call of this process holds or waits
-//! for one of the keys. The request succeeds if the store finds all keys free. Any other call takes
-//! its locks individually, where it can queue.
+//! The request takes all locks or none. It succeeds if the store finds all keys free. The core does
+//! not send it if a call of this process holds or waits for one of the keys. If the request is not
+//! sent or takes no lock, the call takes its locks individually and can queue for each.
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
-//! fails, each ticket asks again alone with the same token, so the store finds a lock that it
-//! already granted. The tickets never wait for another holder, so no two calls can wait for each
-//! other.
+//! fails, each ticket asks again alone. It uses the same token, so the store recognizes a lock that
+//! it has already granted. The tickets never wait for another holder, so no two calls can wait for
+//! each other.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
-    /// Asks for all locks of one call. Each ticket tries once. If `wait` is not zero, it limits the
-    /// time of that try. Each ticket is answered by `Granted`, `Failed` or `Apart`.
+    /// Requests all locks of one call. Each ticket tries once. If `wait` is not zero, it limits the
+    /// time of that try. The answer to each ticket is `Granted`, `Failed` or `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,
@@ -124,8 +124,8 @@ impl Core {
         }
     }
 
-    /// Signals the call to request its locks individually, because `op` took no lock. Either the key
-    /// of another ticket was held, or the call is willing to queue, which needs individual requests.
+    /// Signals the call to request its locks individually, because `op` took no lock. Either the
+    /// key of another ticket was held, or the call can queue, which needs individual requests.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;

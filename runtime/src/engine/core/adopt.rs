@@ -1,14 +1,14 @@
-//! Giving held locks away, and adopting them.
+//! Giving held locks away to other processes, and adopting locks from them.
 //!
 //! A given-away lock keeps its token at the store until it is adopted or expires. The core that
-//! gives the lock away forgets it, and neither renews nor releases it. The adopting core checks the
-//! old token and replaces it in one step. If two cores adopt the same lock, the second one finds
-//! neither the old token nor its own, and is refused. A repeated request finds its own token, and
-//! succeeds again.
+//! gives the lock away forgets it, and neither renews nor releases it. An adoption checks the old
+//! token and replaces it, in one step at the store. If two cores adopt the same lock, the second
+//! request finds neither the old token nor its own, and is refused. A repeated request finds its
+//! own token, and succeeds again.
 //!
-//! Like any other lease, an adopted lease is counted from its request. If an adoption has no
-//! answer, the store may have carried it out. So the lock is then removed, as after an abandoned
-//! acquire.
+//! Like any other lease, an adopted lease is counted from its request. If an adoption gets no
+//! answer in time, the store may have carried it out. The lock is then removed, as after an
+//! abandoned acquire.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::store::{Failure, Op, OpId, Reply, Retry};
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// Forgets a held lock and leaves it at the store. The caller gets no answer.
+    /// Forgets a held lock, but leaves it at the store. The caller gets no answer.
     pub(crate) fn give_away(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -41,7 +41,7 @@ impl Core {
         self.shutdown_due(now);
     }
 
-    /// Adopts a lock with the token of `acquire`. The answer is `Granted` or `Failed`.
+    /// Adopts a lock, which then has the token of `acquire`. The answer is `Granted` or `Failed`.
     pub(crate) fn adopt(
         &mut self,
         id: TicketId,
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// Repeats an unanswered or failed adoption. Fails the ticket if its time is over.
+    /// Repeats an adoption that failed or has no answer. Fails the ticket if its time is over.
     pub(super) fn adopt_due(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

@@ -1,4 +1,4 @@
-//! Asking the store for a lock: which call of this process asks, and when.
+//! Asking the store for a lock: selects the call of this process that asks, and the time.
 
 use super::Core;
 use super::requests::Flight;
@@ -8,12 +8,13 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Op, Take, TakeKind};
 
-/// Maximum number of calls that ask for one shared lock at the same time.
+/// Maximum number of calls that request shares of one lock at the same time.
 const MOST_SHARES_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Lets the head of the queue ask if it may, together with the calls that would share the lock
-    /// with it. Returns the head, after setting its timer. Removes the queue if it is empty.
+    /// Lets the head of the queue ask the store, if it may ask now. Calls behind the head that
+    /// would share the lock with it ask, too. Sets the head's timer and returns the head. Removes
+    /// an empty queue.
     pub(super) fn advance(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
         let queue = self.queues.get(key)?;
         if queue.is_empty() {
@@ -32,7 +33,7 @@ impl Core {
         Some(head)
     }
 
-    /// Lets the head ask, unless too many requests are under way. Another request would only wait
+    /// Lets the head ask, unless too many requests are under way: another request would only wait
     /// behind them.
     fn ask_from_head(&mut self, key: &FullKey, head: TicketId, now: Instant) {
         if self.requests.are_too_many() {
@@ -50,7 +51,8 @@ impl Core {
         }
     }
 
-    /// Lets the held-back keys ask, in their order, while few enough requests are under way.
+    /// Lets the heads of held-back queues ask, the longest held back first, until too many requests
+    /// are under way.
     pub(super) fn resume(&mut self, now: Instant) {
         while !self.requests.are_too_many() {
             let Some(key) = self.queues.next_held_back() else {
@@ -60,7 +62,8 @@ impl Core {
         }
     }
 
-    /// Returns the calls at the head of the queue that would share the lock and have not asked.
+    /// Returns the queued calls at the front of the queue that would share the lock, up to the
+    /// first call that would not.
     fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
         let Some(queue) = self.queues.get(key) else {
             return Vec::new();
@@ -86,7 +89,7 @@ impl Core {
     /// Handles the store's message that it handed the key over to this process.
     pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
-            // No call waits any longer.
+            // No call of this process waits for the key any longer.
             None => self.leave_store_queue(key),
             // The message is outdated: this process already has the key.
             Some(queue) if queue.holder().is_some() => {}
@@ -97,16 +100,17 @@ impl Core {
         }
     }
 
-    /// Handles the store's message that another process queues for a key that this process has, or
-    /// had.
+    /// Handles the store's message that another process queues for a key that this process holds or
+    /// held.
     pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.wanted(now);
         }
     }
 
-    /// Gives up the place in the store's queue. If that fails, the store may hand the key over to
-    /// this process. The processes behind then wait until that hand-over expires.
+    /// Gives up this process's place in the store's queue. If the request is lost, the store may
+    /// hand the key over to this process. The processes behind it then wait until that hand-over
+    /// expires.
     fn leave_store_queue(&mut self, key: &FullKey) {
         if seeded!(DroppedCallKeepsItsPlace) {
             return;
@@ -121,7 +125,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // A silent connection is replaced early, so that there is time to ask on the new one.
+        // A connection without an answer is replaced early, which leaves time to ask on a new one.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -1,4 +1,4 @@
-//! Removal of a lock from the store: its tries, and what is known of their outcome.
+//! Removal of a lock from the store: the tries, and their outcome as far as known.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ pub(super) struct Cleanup {
     /// Time until which the caller waits for the outcome; none if no caller waits.
     awaited: Option<Instant>,
     next_try: Instant,
-    /// Time at which the key has expired even without a removal.
+    /// Time by which the key expires even without a removal.
     until: Instant,
     tries: u32,
-    /// Tries that the store has carried out or may yet carry out. A try counts until an answer
-    /// shows that the store did not carry it out.
+    /// Number of tries that the store may have carried out, or may carry out later. Only an answer
+    /// that the store did not carry out a try reduces this number.
     open: u32,
     /// True if each try leaves the key free for clients that do not know the queue.
     makes_way: bool,
@@ -29,10 +29,10 @@ pub(super) struct Cleanup {
     removed: bool,
 }
 
-/// The lease or acquire that a removal ends.
+/// State of the lock before its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A lease that lasted, as far as the engine knew. The store's key cannot expire before
+    /// A lease that was not lost, as far as the engine knew. The store's key cannot expire before
     /// `expires`.
     Live {
         fence: Option<Fence>,
@@ -79,7 +79,7 @@ impl Cleanup {
         self.tries
     }
 
-    /// Returns the fence of a lease that lasted.
+    /// Returns the fence of a lease that was not lost before.
     pub(super) fn fence(&self) -> Option<Fence> {
         match self.origin {
             Origin::Live { fence, .. } => fence,
@@ -106,12 +106,13 @@ impl Cleanup {
         self.next_try <= now
     }
 
-    /// Makes the next try due at `now`.
+    /// Sets the time of the next try.
     pub(super) fn try_at(&mut self, now: Instant) {
         self.next_try = now;
     }
 
-    /// Records a sent removal. The store has `patience` to answer.
+    /// Records that a removal is sent. The next try follows if the store does not answer within
+    /// `patience`.
     pub(super) fn tried(
         &mut self,
         patience: Duration,
@@ -124,15 +125,15 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if an answer at `now` that the lock is gone proves a loss. It does if nothing else can
-    /// have removed the key: no acquire of this ticket was open, and the store cannot have carried
-    /// out another try. Nor can the key have expired.
+    /// True if a removal that found no lock, answered at `now`, proves a loss. It does if nothing
+    /// else can explain the missing key. The key cannot have expired, the store cannot have carried
+    /// out another try, and no acquire of this ticket is open (`certain`).
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1
     }
 
-    /// Records that the store carried out a removal. Returns true if the caller waits for the
+    /// Records that the store carried out a removal. Returns true if the caller still waits for the
     /// outcome.
     pub(super) fn removed(
         &mut self,
@@ -151,7 +152,8 @@ impl Cleanup {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        // A permanent error may come from the middle of a script, after the removal.
+        // A permanent error counts as carried out, because it may come from the middle of a script,
+        // after the removal.
         if !failure.executed && failure.retry != Retry::Never {
             self.open -= 1;
         }
@@ -162,13 +164,13 @@ impl Cleanup {
         self.next_try = now + spread(pause);
     }
 
-    /// Returns true once, when the caller has waited long enough.
+    /// Returns true once, when the caller's waiting time is over.
     pub(super) fn gives_up_waiting(&mut self, now: Instant) -> bool {
         self.awaited.take_if(|awaited| *awaited <= now).is_some()
     }
 }
 
-/// Returns the pause after `tries` tries.
+/// Returns the mean pause after this number of tries.
 fn pause(tries: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << tries.min(10))

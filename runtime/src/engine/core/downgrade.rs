@@ -2,8 +2,9 @@
 //!
 //! The request is a renewal of the requested share. In one step the store ends the exclusive lock
 //! and creates the share. Like any renewal, the request is repeated until the answer is known or
-//! the lease is over. The call counts as a reader as soon as the first request is sent, so its
-//! renewals and its removal fit either outcome.
+//! the lease is over. The call counts as a reader as soon as the first request is sent. This is
+//! correct for either outcome, because renewals and removals of a share also apply to a lock that
+//! is still exclusive.
 
 use super::Core;
 use super::signal::Signal;
@@ -33,7 +34,7 @@ impl Core {
     }
 
     /// Handles the confirmed renewal of a share. If that renewal created the share, waiting readers
-    /// may join.
+    /// may now ask for shares, too.
     pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

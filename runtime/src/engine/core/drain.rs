@@ -28,7 +28,7 @@ pub struct ShutdownReport {
     pub unconfirmed: usize,
 }
 
-/// Shutdowns under way.
+/// Shutdowns under way, and the releases since the first of them began.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     /// The number and the limit of each unreported shutdown.
@@ -38,7 +38,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Adds a shutdown. Its report is due at `limit` at the latest.
+    /// Adds a shutdown. It is reported at `limit` at the latest.
     pub(super) fn add(&mut self, number: u64, limit: Instant) {
         self.waiting.push((number, limit));
     }
@@ -57,14 +57,15 @@ impl Drain {
         self.waiting.iter().map(|(_, deadline)| *deadline).min()
     }
 
-    /// Removes and returns the shutdowns to report now: all of them if no lock is left to release.
+    /// Removes and returns the shutdowns to report now: those whose limit is over, or all if no
+    /// lock is left to release.
     pub(super) fn take_over(&mut self, nothing_left: bool, now: Instant) -> Vec<u64> {
         let over = |(_, deadline): &mut (u64, Instant)| nothing_left || *deadline <= now;
         let over = self.waiting.extract_if(.., over);
         over.map(|(number, _)| number).collect()
     }
 
-    /// Returns the report while `still_held` locks are held and `leaving` locks are being released.
+    /// Returns the report. `still_held` locks are held now, and `leaving` locks are being released.
     pub(super) fn report(&self, still_held: usize, leaving: usize) -> ShutdownReport {
         ShutdownReport {
             released: self.released,

@@ -1,4 +1,4 @@
-//! The tickets that wait for one key.
+//! The list of the tickets that wait for one key.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -9,19 +9,19 @@ use super::ticket::TicketId;
 /// usual case of an uncontended lock, takes no heap memory.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    /// None only if the queue is empty.
+    /// The first ticket. None only if the queue is empty.
     first: Option<TicketId>,
     rest: Option<Box<Rest>>,
 }
 
 /// The tickets after the first.
 ///
-/// A ticket that leaves from the middle keeps its place until half of the places are empty. So
-/// dropping all callers of a long queue takes linear time.
+/// A ticket removed from the middle leaves an empty place. Empty places are removed only when they
+/// are more than half. So dropping all callers of a long queue takes linear time.
 #[derive(Debug, Default)]
 struct Rest {
     places: VecDeque<TicketId>,
-    /// The tickets of `places` that have not left.
+    /// The tickets of `places` that still wait.
     present: HashSet<TicketId>,
 }
 
@@ -151,7 +151,8 @@ mod tests {
         }
     }
 
-    /// Fails if the places are swept for each caller that leaves from the middle, or never.
+    /// Fails if each removal from the middle scans the whole queue, or if empty places are never
+    /// removed.
     #[test]
     fn leaving_from_the_middle_does_not_scan_the_queue() {
         let mut fifo = Fifo::default();

@@ -1,19 +1,19 @@
 //! Handing a lock over from one call of this process to its successor, without asking the store.
 //!
-//! The key keeps its token. The token moves to the successor together with the rest of the lease.
-//! That is safe for four reasons:
-//! - The lease is still counted from the same request.
+//! The key keeps its token, which moves to the successor together with the lease. That is safe for
+//! four reasons:
+//! - The lease is still counted from the request that took or last renewed it.
 //! - Both calls have the same ttl, so no pending request of the old call can shorten the lease of
 //!   the new one.
-//! - The store reserved the fence when it granted the lock.
-//! - No transaction of the old call can verify the lock: the program has not read its fence, or the
-//!   store has no such transactions.
+//! - The successor's fence is one that the store reserved when it granted the lock.
+//! - No transaction of the old call can verify the lock: the program has not read the call's fence,
+//!   or the store has no such transactions.
 //!
-//! If one of these conditions does not hold, the lock is released and requested again.
+//! If one of these conditions is not met, the lock is released and requested again.
 //!
-//! The store is not asked, so it may have lost the lock. In that case calls may begin on a lost
-//! lease: at most one for each reserved fence, and only while at least half of the ttl is left.
-//! The fences of these calls are below that of a new holder.
+//! The store may have lost the lock without the engine's knowledge. Then calls may begin on a lost
+//! lease, at most one for each reserved fence. Each begins only while at least half of the ttl is
+//! left. The fences of these calls are lower than that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;
@@ -72,9 +72,9 @@ impl Core {
         true
     }
 
-    /// Excludes the lock of `id` from a hand-over, because a transaction may still hold the lock
-    /// after its release. The store knows its transactions, and gives the lock to the next call
-    /// only after them.
+    /// Excludes the lock of `id` from a hand-over, because a database transaction may still hold
+    /// the lock after its release. The store waits for the transaction before it gives the lock to
+    /// the next call.
     pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -94,7 +94,7 @@ impl Core {
         let longest = self.limits.longest_turn.unwrap_or(terms.ttl() / 4);
         let successor = queue.head()?;
         let ticket = self.tickets.get(successor)?;
-        // At least half of the ttl must be left, so that the successor has time for its work.
+        // At least half of the ttl must be left, to give the successor time for its work.
         let enough = now + terms.ttl() / 2 <= terms.soft(lease.sent())
             && queue.may_hand_over(self.limits.max_passes, longest, now);
         let may = queue.is_held_by(id)
@@ -105,21 +105,21 @@ impl Core {
             && ticket.acquire().outlives_the_process(lease.sent(), now)
             && (!holder.is_kept(now) || seeded!(self, KeptHandedOver))
             && holder.recorded().is_none()
-            // The store may keep a result that answers the successor, and only the store has it.
+            // A `replay` call must ask the store, which may have a kept result for it.
             && (ticket.acquire().replay.is_none() || seeded!(self, ReplayHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // A hand-over replaces the successor's token, so the store must have no key with that
-            // token.
+            // A hand-over replaces the successor's own token. So the store must not have a key with
+            // that token.
             && ticket.is_queued()
             && !ticket.may_be_taken();
         may.then_some(successor)
     }
 
-    /// True if the key of `id` must be left free for clients that do not know the queue. False if
-    /// the lock is shared, or if the key is kept after the release.
+    /// True if the key must be left free for clients that do not know the queue after `id` releases
+    /// it. False if the lock is shared, or if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(id);
         let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept(now);

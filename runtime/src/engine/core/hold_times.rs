@@ -1,8 +1,8 @@
 //! Hold times of locks, and the `retry_after` of refused calls.
 //!
-//! The remaining lease of a lock with a watchdog does not predict the lock's end. It is at most a
-//! ttl and usually close to one, however short the body. So each call site has a mean of its hold
-//! times. A refused call gets that mean, but never more than the remaining lease.
+//! The remaining lease of a lock with a watchdog does not predict the release. It is usually close
+//! to a full ttl, even if the body is short. So the core computes a mean hold time for each call
+//! site. A refused call gets that mean, but never more than the remaining lease.
 
 use std::time::Duration;
 
@@ -12,29 +12,30 @@ use super::ticket::{Acquire, SiteId, Ticket};
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// `retry_after` of a refused call if nothing is known of the holder's body.
+/// `retry_after` of a refused call if no hold time is known for the call site.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Shortest `retry_after` of a refused call, because a round trip takes time, too.
+/// Shortest `retry_after` of a refused call. A shorter one makes no sense, because a round trip
+/// takes time, too.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A new time counts as one part in `2^WEIGHT` of the mean.
+/// A new time has a weight of 1 in `2^WEIGHT` in the mean.
 const WEIGHT: u32 = 3;
 
-/// Mean hold time of the locks of each call site, in nanoseconds. Later locks count more. A program
-/// has a fixed number of call sites, so this stays small.
+/// Mean hold time of the locks of each call site, in nanoseconds. Recent locks have more weight. A
+/// program has a fixed number of call sites, so the map stays small.
 #[derive(Debug, Default)]
 pub(super) struct HoldTimes(IdMap<SiteId, u64>);
 
 impl HoldTimes {
-    /// Counts the hold time of a ticket that its caller gives up, if the ticket holds the lock.
+    /// Adds the hold time of a ticket that its caller gives up, if the ticket holds the lock.
     pub(super) fn note(&mut self, ticket: &Ticket, now: Instant) {
         let Some(lease) = ticket.lease() else {
             return;
         };
         let acquire = ticket.acquire();
-        // Capped at one ttl, because no refused call gets more than the remaining lease. So a body
-        // that hangs once distorts the mean for only a few calls.
+        // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
+        // No refused call gets more than the remaining lease anyway.
         let held = lease.held_for(now).min(acquire.terms.ttl());
         // A fixed `cooldown` of the call site needs no mean: `retry_after` adds it.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
@@ -50,14 +51,14 @@ impl HoldTimes {
 }
 
 impl Core {
-    /// Estimates `retry_after`. `holder` is the holder's request, or a likely similar one. `left`
-    /// is the remaining lease of the holder, if known.
+    /// Estimates `retry_after`. `holder` is the holder's request, or the refused request if the
+    /// holder is unknown. `left` is the remaining lease of the holder, if known.
     pub(super) fn retry_after(&self, holder: &Acquire, left: Option<Duration>) -> Option<Duration> {
         if self.limits.retry_hint.is_some() {
             return self.limits.retry_hint;
         }
         let mean = self.hold_times.mean(holder.site);
-        // Without a watchdog the lock is free at the end of its lease.
+        // Without a mean or a watchdog, the best estimate is the end of the lease.
         let body = mean.or(holder.watchdog.map(|_| UNKNOWN));
         let usual = body.map(|body| body + holder.cooldown);
         let after = match (usual, left) {
@@ -67,7 +68,7 @@ impl Core {
         after.map(|after| after.max(SHORTEST))
     }
 
-    /// Like `retry_after`, for a call that this process refuses from its own knowledge of the key.
+    /// Like `retry_after`, for a call that this process refuses without a request to the store.
     pub(super) fn retry_by_queue(
         &self,
         queue: &KeyQueue,

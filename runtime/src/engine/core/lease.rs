@@ -12,26 +12,29 @@ use crate::fence::Fence;
 #[derive(Debug)]
 pub(super) struct Lease {
     terms: Terms,
-    /// Time at which the request for this lease was sent. The lease is counted from this time.
+    /// Time at which the last confirmed request for this lease was sent. The lease is counted from
+    /// this time.
     sent: Instant,
     /// Time of the grant.
     since: Instant,
-    /// Time at which `max_hold` ends the lock.
+    /// Time at which `max_hold` ends the lease.
     ceiling: Option<Instant>,
     renew_at: Option<Instant>,
     fence: Option<Fence>,
-    /// True if a failed renewal has been retried at once since the last successful one.
+    /// True if a failed renewal has been retried at once since the last successful renewal.
     hurried: bool,
-    /// True if a renewal is due or sent, and not confirmed.
+    /// True if a renewal has begun and is not confirmed yet.
     renewing: bool,
-    /// True if the lease is in a batch of renewals. Then the batch has the timer.
+    /// True if the lease is in a batch of renewals. Then the batch has a timer, and the ticket
+    /// needs none.
     in_batch: bool,
-    /// Error of the last unconfirmed renewal. Boxed, because few leases have one.
+    /// Error of the last failed renewal, for the log. Boxed to keep the type small, because few
+    /// leases have one.
     refusal: Option<Box<LockError>>,
 }
 
 impl Lease {
-    /// Creates a lease granted at `now`. It ends unless a renewal is planned.
+    /// Creates a lease granted at `now`. No renewal is planned yet.
     pub(super) fn new(terms: Terms, sent: Instant, fence: Option<Fence>, now: Instant) -> Self {
         Self {
             terms,
@@ -47,7 +50,7 @@ impl Lease {
         }
     }
 
-    /// Makes the lock end at `ceiling`, even if the lease is renewed.
+    /// Makes the lease end at `ceiling`, even if it is renewed.
     pub(super) fn set_ceiling(&mut self, ceiling: Option<Instant>) {
         self.ceiling = ceiling;
     }
@@ -69,18 +72,18 @@ impl Lease {
         now.since(self.since)
     }
 
-    /// Returns the end of the lease without further renewals. The store's key does not expire
-    /// before.
+    /// Returns the end of the lease if it is not renewed again. The store's key does not expire
+    /// earlier.
     pub(super) fn expires(&self) -> Instant {
         self.terms.hard(self.sent)
     }
 
-    /// Returns the end of the lease as the body sees it.
+    /// Returns the time after which the body is not polled: the end of the lease or of `max_hold`.
     pub(super) fn deadline(&self) -> Instant {
         self.by_ceiling(self.expires())
     }
 
-    /// Returns the time at which the caller is notified that the lease is over.
+    /// Returns the time at which the engine gives the lease up and notifies the caller.
     fn end(&self) -> Instant {
         self.by_ceiling(self.terms.soft(self.sent))
     }
@@ -110,7 +113,7 @@ impl Lease {
         self.ceiling.is_some_and(|ceiling| ceiling <= now)
     }
 
-    /// Records that the last renewal was not confirmed, because of `refusal`.
+    /// Records that a renewal failed because of `refusal`.
     pub(super) fn not_confirmed(&mut self, refusal: LockError) {
         self.refusal = Some(Box::new(refusal));
     }
@@ -136,29 +139,29 @@ impl Lease {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// True if a renewal is due or sent, and not confirmed.
+    /// True if a renewal has begun and is not confirmed yet.
     pub(super) fn is_renewing(&self) -> bool {
         self.renewing
     }
 
-    /// Begins a renewal that is due now. Without an answer, the next one is due at `retry_at`.
+    /// Begins a renewal. Without an answer, the next one is due at `retry_at`.
     pub(super) fn renew(&mut self, retry_at: Instant) {
         self.renewing = true;
         self.renew_at = Some(retry_at);
     }
 
-    /// Leaves the timer to a batch.
+    /// Adds the lease to a batch. The batch then has the timer.
     pub(super) fn enter_batch(&mut self) {
         self.in_batch = true;
     }
 
-    /// Takes the lease out of its batch, so that its ticket has a timer again. Returns true if the
+    /// Removes the lease from its batch, so that its ticket has a timer again. Returns true if the
     /// lease was in a batch.
     pub(super) fn leave_batch(&mut self) -> bool {
         mem::take(&mut self.in_batch)
     }
 
-    /// Records a confirmed renewal with a request sent at `sent`. An answer to an older request
+    /// Records that the store confirmed a renewal sent at `sent`. The answer to an outdated request
     /// does not extend the lease.
     pub(super) fn renewed(&mut self, sent: Instant, renew_at: Option<Instant>) {
         self.renewing = false;
@@ -176,13 +179,13 @@ impl Lease {
         !mem::replace(&mut self.hurried, true)
     }
 
-    /// Makes the renewal due now on a new connection, if the lease is renewed at all.
+    /// Makes the renewal due now, if the lease has a planned renewal. Used after a reconnect.
     pub(super) fn renew_now(&mut self, now: Instant) {
         self.renew_at = self.renew_at.map(|_| now);
         self.in_batch = false;
     }
 
-    /// Makes the renewal due at `at` at the latest, if the lease is renewed at all.
+    /// Makes the renewal due at `at` at the latest, if the lease has a planned renewal.
     pub(super) fn renew_by(&mut self, at: Instant) {
         if let Some(renew_at) = &mut self.renew_at {
             *renew_at = at.min(*renew_at);

@@ -1,24 +1,24 @@
-//! The pure core: events and the time go in, requests and signals come out.
+//! The pure core: a state machine that turns commands, answers and the time into requests and
+//! signals.
 //!
 //! The state is divided into parts. Each part is a file, and no other file touches its fields:
 //!
 //! - [`Tickets`] has the locks of all calls, each a [`Ticket`] with its stage, and their
-//!   [`Timers`](timers::Timers). In two of its stages a ticket has more state: the
+//!   [`Timers`](timers::Timers). In two stages, a ticket has more state: the
 //!   [`Lease`](lease::Lease) of a held lock, and the [`Cleanup`](cleanup::Cleanup) of a lock under
 //!   removal.
 //! - [`Queues`] has a [`KeyQueue`](queue::KeyQueue) for each key: its holder in this process, and
-//!   the calls that wait, as a [`Fifo`](fifo::Fifo). The [`Tenure`](tenure::Tenure) limits how
-//!   often the holder may hand the key over, and provides the fences. After long use a key *makes
-//!   way*: it is left free for a short pause, for clients that do not know the queue.
+//!   the waiting calls, as a [`Fifo`](fifo::Fifo). The [`Tenure`](tenure::Tenure) limits how often
+//!   this process may hand the key over among its calls, and provides the fences. After long use a
+//!   key *makes way*: it is left free for a short pause, for clients that do not know the queue.
 //! - [`Requests`] has the requests to send, and those without an answer.
-//! - [`Renewals`] has the leases to renew now, and the batches without an answer.
-//! - [`HoldTimes`] has the mean hold time of each call site, for refused calls.
+//! - [`Renewals`] has the leases to renew now, and the batches of renewals without an answer.
+//! - [`HoldTimes`] has the mean hold time of each call site. Refused calls get it as `retry_after`.
 //! - [`Drain`] has the shutdowns under way.
 //!
 //! [`Core`] coordinates: it reads a command or an answer, queries the parts, and passes the result
-//! of one part to the next. Each of its tasks has a separate file, with the command that begins it:
-//! `absence`, `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
-//! `adopt`, `revoke` and `shut_down`.
+//! of one part to the next. Each of its tasks has a separate file: `acquire`, `acquire_all`, `ask`,
+//! `recall`, `hand_over`, `renew`, `downgrade`, `release`, `adopt`, `revoke` and `shut_down`.
 
 mod absence;
 pub(crate) mod acquire;
@@ -132,8 +132,8 @@ impl Core {
         self.resume(now);
     }
 
-    /// Repeats the pending acquires and removals, and renews the leases, because the store can be
-    /// reached again.
+    /// Repeats the pending acquires and removals, and renews the leases. Called when the store can
+    /// be reached again.
     pub(crate) fn connected(&mut self, now: Instant) {
         let ids: Vec<_> = self.tickets.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -147,8 +147,8 @@ impl Core {
             self.due(id, now);
             self.arm(id);
         }
-        // After the tickets' timers: a lost lease must not let a call ask if that call is out of
-        // time.
+        // Must follow the tickets' timers, which fail the calls that are out of time. A lease lost
+        // here lets the next call ask, and that call must be in time.
         while let Some(op) = self.renewals.pop_due(now) {
             self.batch_due(op, now);
         }
@@ -162,9 +162,9 @@ impl Core {
         earlier(renewals, shutdown)
     }
 
-    /// True if no lock is held, waited for, or being removed, and no `Leave` is under way. The
-    /// store must receive each `Leave`. Otherwise the processes behind it wait for a process that
-    /// no longer exists.
+    /// True if no lock is held, waited for, or being removed, and no `Leave` request is under way.
+    /// The store must receive each `Leave`. Otherwise other processes in its queue may wait for
+    /// this process after it has ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.tickets.is_empty() && !self.requests.leave_a_queue()
     }
@@ -179,13 +179,12 @@ impl Core {
         self.requests.to_send()
     }
 
-    /// Returns the number of requests without an answer, or with an answer that the core has not
-    /// received.
+    /// Returns the number of requests whose answer the core has not received, sent or not.
     pub(crate) fn under_way(&self) -> usize {
         self.requests.under_way()
     }
 
-    /// Takes the requests to send now, in this order.
+    /// Takes the requests to send now. They must be sent in the order of the list.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
         self.send_renewals(now);
         self.requests.take()
@@ -206,12 +205,12 @@ impl Core {
         mem::take(&mut self.renewed)
     }
 
-    /// Reuses the memory of a sent request list.
+    /// Takes the memory of a list of sent requests back for reuse.
     pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
         self.requests.reuse(space);
     }
 
-    /// Reuses the memory of a delivered signal list.
+    /// Takes the memory of a list of delivered signals back for reuse.
     pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
         signal::reuse(&mut self.signals, space);
     }
@@ -251,10 +250,11 @@ impl Core {
             return;
         }
         if ticket.is_acquiring() {
-            // The previous request may be lost. Asking twice with the same token does no harm.
+            // The previous request may be lost. A second request with the same token does no harm.
             self.ask_again(id, now);
         } else if let Some(lease) = ticket.lease_mut() {
-            // The server may have lost its keys. An immediate renewal detects that.
+            // The server may have lost its keys, for example in a restart. An immediate renewal
+            // detects that.
             lease.renew_now(now);
         } else if let Some(cleanup) = ticket.cleanup_mut() {
             cleanup.try_at(now);

@@ -1,7 +1,7 @@
 //! The calls of this process that wait for one key: first come, first served.
 //!
-//! Processes queue at the store. A process that has the key hands it over from call to call during
-//! its *tenure*, which is bounded while another process waits.
+//! The processes themselves queue at the store. A process that has the key hands it over from call
+//! to call during its *tenure*, which is bounded while another process waits.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,63 +16,70 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
-/// Longest mean pause between two polls of a lock that another process holds. The holder cannot
-/// notify this process of its release, so the release is noticed up to this much later.
+/// Longest mean pause between two polls of a lock that another process holds, if the store sends no
+/// message at the release. So this process detects the release up to one pause later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// Like `LONGEST_POLL`, for a store where processes queue. At such a store, the holder is a client
-/// that does not know the queue, and may take the lock again at once. With 50 ms a call waited for
-/// up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
+/// Like `LONGEST_POLL`, for a store where processes queue. There a process polls this often if the
+/// holder is a client that does not know the queue. That client may take the lock again at once
+/// after its release. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26
+/// of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
+/// First mean pause between two polls. The pause doubles with each poll, up to the longest.
 const FIRST_POLL: Duration = Duration::from_millis(5);
+/// First mean pause after a failed request. The pause doubles with each failure, up to
+/// `LONGEST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
 /// Mean pause between two polls of a lock while this process has a place in the store's queue. The
-/// store sends a message when it hands the key over, so this pause matters only in two cases. It is
-/// the delay after a lost message, and after a release by a client that does not know the queue.
-/// Its longest spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
+/// store sends a message when it hands the key over. So the pause only matters if that message is
+/// lost, or if the holder is a client that does not know the queue. With the longest jitter the
+/// pause is still shorter than [`CLAIM`], the time that a process has to confirm a key.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 
-/// Longest unbroken use of a key at a store without a queue. After this long the process leaves the
-/// key free for [`STAND_BACK`]. Other processes can take the key only then.
+/// Longest unbroken use of a key by the calls of this process, at a store without a queue. After
+/// this time the process leaves the key free for [`STAND_BACK`]. Only then can other processes take
+/// the key.
 const LONGEST_USE: Duration = Duration::from_millis(250);
+/// Mean pause in which a key is left free after `LONGEST_USE`.
 const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
-/// other clients. So a call that waits for one long section does not also wait for the pause.
-/// `queue.lua` counts processes in the same way.
+/// other clients. With fewer calls there is no pause, so a call that waits for one long holder does
+/// not also wait for the pause. `queue.lua` counts processes in the same way.
 pub(crate) const OFTEN: u32 = 4;
 
-/// One key's queue. Only its head asks the store, together with the calls behind it that would
-/// share the lock.
+/// One key's queue. Only its head asks the store for the key. If the head would share the lock, the
+/// sharing calls directly behind it ask, too.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     holder: Option<TicketId>,
     waiting: Fifo,
-    /// Upper bound of the waiting calls that try once. Calls that left are still counted.
+    /// Upper bound of the number of waiting calls that try once. Calls that have left may still be
+    /// counted.
     single_tries: usize,
-    /// Earliest time at which the head may ask.
+    /// Earliest time at which the head may ask the store.
     ask_at: Instant,
-    /// End of another process's lease by the store's last answer, or end of the pause in which the
-    /// key is left free for other clients.
+    /// End of another process's lease, according to the store's last answer. Or the end of the
+    /// pause in which the key is left free for other clients.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
-    /// The store's last error, until the store answers.
+    /// The store's last error; none after the store has answered.
     trouble: Option<Box<LockError>>,
-    /// True if the store has ever answered for this key.
+    /// True if the store has answered any request for this key.
     answered: bool,
-    /// True if a failure has been retried at once since the last answer.
+    /// True if a failed request has been repeated at once since the last answer.
     hurried: bool,
     /// Unbroken use of the key by this process.
     in_use: Option<Use>,
     /// Time until which the key is left free for other clients.
     free_until: Instant,
     place: Place,
-    /// True if the head waits until fewer requests are under way.
+    /// True if the head must not ask until fewer requests are under way.
     held_back: bool,
     tenure: Tenure,
     /// Number of polls or failures in a row. The pause before the next poll grows with this number.
@@ -132,7 +139,7 @@ impl KeyQueue {
         self.head().filter(|_| self.holder.is_none())
     }
 
-    /// Returns the time at which `ticket` may ask the store; none unless it is the next to ask.
+    /// Returns the time at which `ticket` may ask the store; none if another ticket asks first.
     pub(super) fn asks_at(&self, ticket: TicketId) -> Option<Instant> {
         let is_next = !self.held_back && self.next_to_ask() == Some(ticket);
         is_next.then_some(self.ask_at)
@@ -143,15 +150,15 @@ impl KeyQueue {
         self.ask_at <= now && !self.held_back
     }
 
-    /// Sets whether the head waits until fewer requests are under way.
+    /// If `waits`, the head must not ask until fewer requests are under way.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }
 
-    /// Records that a call asks the store, which queues this process if the call waits. Returns the
+    /// Records that a call asks the store. If `waits`, the store queues this process. Returns the
     /// number of fences that the store should reserve for the calls behind.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
-        // From now on the store may have a place for this process, until it reports otherwise.
+        // The store may keep a place in its queue for this process until it reports otherwise.
         self.place = if waits || self.place != Place::None {
             Place::Queued
         } else {
@@ -171,7 +178,7 @@ impl KeyQueue {
         self.place = Place::Called;
     }
 
-    /// Records that another process waits for the key from now on.
+    /// Records that another process begins to wait for the key.
     pub(super) fn wanted(&mut self, now: Instant) {
         self.tenure.wanted(now);
     }
@@ -181,17 +188,18 @@ impl KeyQueue {
         self.owner.as_ref()
     }
 
-    /// Returns the store's last error, until the store answers.
+    /// Returns the store's last error; none after the store has answered.
     pub(super) fn trouble(&self) -> Option<&LockError> {
         self.trouble.as_deref()
     }
 
-    /// True if the store has ever answered for this key.
+    /// True if the store has answered any request for this key.
     pub(super) fn is_answered(&self) -> bool {
         self.answered
     }
 
-    /// Returns true if a failure may be retried at once: only once until the store answers.
+    /// Returns true if a failed request may be repeated at once. True only once until the store
+    /// answers.
     pub(super) fn may_hurry(&mut self) -> bool {
         !mem::replace(&mut self.hurried, true)
     }
@@ -203,9 +211,9 @@ impl KeyQueue {
     }
 
     /// Records that another process holds the key. The head polls again when the holder's lease
-    /// ends or after a pause, whichever is earlier. The pause grows with each poll, and is long if
-    /// the store will send a message. If the message came before this answer, the head asks at
-    /// once.
+    /// ends or after a pause, whichever is earlier. The pause grows with each poll; it is long if
+    /// the store will send a message when the key is free. If that message came before this answer,
+    /// the head asks at once.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -231,7 +239,7 @@ impl KeyQueue {
             };
             self.pause(FIRST_POLL, longest)
         });
-        // Adds one millisecond, because the server's ttl counts whole ones.
+        // Adds one millisecond, because the server counts the ttl in whole milliseconds.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
         self.ask_at = if self.place == Place::Called {
             now
@@ -240,7 +248,8 @@ impl KeyQueue {
         };
     }
 
-    /// Records that the store could not serve a request. The head asks again after a growing pause.
+    /// Records that the store could not serve a request. The head asks again after a pause, which
+    /// grows with each failure.
     pub(super) fn troubled(
         &mut self,
         error: LockError,
@@ -271,12 +280,12 @@ impl KeyQueue {
         self.tenure.may_go_on(most, longest, now)
     }
 
-    /// Ends the hand-overs: the holder's release goes to the store.
+    /// Ends the hand-overs, so that the holder's release is sent to the store.
     pub(super) fn hand_over_no_more(&mut self) {
         self.tenure.end();
     }
 
-    /// Counts a call that begins to use the key alone.
+    /// Counts a call that begins to hold the key exclusively.
     fn note_use(&mut self, now: Instant) {
         let fresh = Use {
             since: now,
@@ -294,8 +303,8 @@ impl KeyQueue {
         self.tenure.next_fence()
     }
 
-    /// Removes and returns the refused calls among those that try once. `judge` decides on each
-    /// waiting call.
+    /// Removes and returns the calls that `judge` refuses. Does not call `judge` if no waiting call
+    /// tries once.
     pub(super) fn refuse_single_tries(
         &mut self,
         judge: impl Fn(TicketId) -> Verdict,
@@ -321,8 +330,7 @@ impl KeyQueue {
         self.waiting.remove(ticket);
     }
 
-    /// Records that a kept result answered the calls that asked for it. The next call may ask at
-    /// once.
+    /// Records that a kept result answered some calls. The next call may ask at once.
     pub(super) fn recalled(&mut self, now: Instant) {
         self.settled();
         self.freed(now);
@@ -334,9 +342,10 @@ impl KeyQueue {
         self.hurried = false;
     }
 
-    /// Records that the holder is gone. The head may ask at once, unless the key is left free for
-    /// other clients. A store without a queue does not report whether another process waits. A
-    /// waiting process finds the key free there only while this process leaves it free.
+    /// Records that no call of this process holds the key. The head may ask at once, unless the key
+    /// is left free for other clients. A store without a queue does not report whether another
+    /// process waits. There a waiting process finds the key free only while this process leaves it
+    /// free.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,
@@ -361,20 +370,20 @@ impl KeyQueue {
         }
     }
 
-    /// True if calls used the key one after the other for `after` or longer, so that it must be
-    /// left free. Only at a store with a queue.
+    /// True if the key must be left free: `OFTEN` or more calls used it one after the other, for
+    /// `after` or longer. Always false if `after` is zero, or if the store has no queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |known: &Use| OFTEN <= known.calls && after <= now.since(known.since);
         self.tenure.is_fair() && !after.is_zero() && self.in_use.as_ref().is_some_and(long)
     }
 
-    /// Records that the holder shares the lock from now on.
+    /// Records that the holder now shares the lock.
     pub(super) fn shared(&mut self) {
         self.in_use = None;
     }
 
-    /// Lets the head ask at once, because the key is likely free. While the key is left free for
-    /// other clients, the head waits for the end of that pause.
+    /// Lets the head ask at once, because the key is likely free. If the key is left free for other
+    /// clients now, the head asks at the end of that pause.
     pub(super) fn freed(&mut self, now: Instant) {
         self.ask_at = now.max(self.free_until);
         self.held_until = None;
@@ -386,7 +395,7 @@ impl KeyQueue {
         now < self.free_until
     }
 
-    /// Returns the time for which another process is known to hold the key, or for which the key is
+    /// Returns how long another process will hold the key, as far as known, or how long the key is
     /// left free for other clients.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.since(now);
@@ -400,7 +409,7 @@ impl KeyQueue {
     }
 }
 
-/// Use of a key by the calls of this process, one after the other.
+/// Unbroken use of a key by calls of this process, one after the other.
 #[derive(Debug)]
 struct Use {
     since: Instant,
@@ -412,9 +421,9 @@ struct Use {
 pub(super) enum Verdict {
     /// The call waits until it has the lock or is out of time.
     Waits,
-    /// The call tries once, and this was not the answer to its try.
+    /// The call tries once, but this answer does not apply to it.
     Tries,
-    /// The call tries once, and is refused.
+    /// The call tries once, and this answer refuses it.
     Refused,
 }
 
@@ -424,6 +433,6 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has handed the key over to this process, perhaps while an acquire was under way.
+    /// The store has handed the key over to this process. An acquire may have been under way then.
     Called,
 }

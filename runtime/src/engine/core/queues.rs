@@ -1,4 +1,4 @@
-//! The queues of all keys, and the keys that ask later because too many requests are under way.
+//! The queues of all keys. Some are held back, because too many requests are under way.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,12 @@ use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 
-/// Queues of all keys that a call of this process waits for, or holds alone.
+/// The queues of all keys that a call of this process waits for, or holds exclusively.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     by_key: KeyMap<KeyQueue>,
-    /// Keys that may ask, but came while too many requests were under way.
+    /// Keys whose head may ask when fewer requests are under way, in the order in which they were
+    /// held back.
     held_back: VecDeque<FullKey>,
 }
 
@@ -34,7 +35,8 @@ impl Queues {
         queue.or_insert_with(KeyQueue::new).push(id, acquire);
     }
 
-    /// Returns the queue of a key that a call got without waiting for it.
+    /// Returns the queue of a key, for a call that got the key without waiting in it. Creates the
+    /// queue if necessary.
     pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
         let queue = self.by_key.entry(key.clone());
         queue.or_insert_with(KeyQueue::new)
@@ -44,8 +46,8 @@ impl Queues {
         self.by_key.remove(key);
     }
 
-    /// Returns the time at which `id` may ask the store for `key`; none unless it is the next to
-    /// ask.
+    /// Returns the time at which `id` may ask the store for `key`; none if another ticket asks
+    /// first.
     pub(super) fn asks_at(&self, key: &FullKey, id: TicketId) -> Option<Instant> {
         self.by_key.get(key).and_then(|queue| queue.asks_at(id))
     }
@@ -59,7 +61,7 @@ impl Queues {
         }
     }
 
-    /// Takes the key that was held back first, and lets its head ask.
+    /// Takes the longest held-back key. Its head may ask again.
     pub(super) fn next_held_back(&mut self) -> Option<FullKey> {
         let key = self.held_back.pop_front()?;
         if let Some(queue) = self.by_key.get_mut(&key) {

@@ -1,8 +1,8 @@
-//! Results kept by the store beside a lock: answering calls with them, and removing them.
+//! Results that the store keeps for a key: answering calls with them, and removing them.
 //!
-//! A call with `replay` always asks the store. It is never handed a lock inside the process,
-//! because only the store knows whether a result is kept. One answer serves all calls of this
-//! process that wait for the same key in the same function.
+//! Only the store knows whether a result is kept. So a call with `replay` always asks the store,
+//! and never gets its lock by a hand-over. One answer serves all waiting `replay` calls of this
+//! process with the same key and the same function.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
-    /// Answers waiting calls with the result that the store keeps for the key and the function of
-    /// `id`.
+    /// Answers `id`, and the waiting calls with the same key and function, with the result that the
+    /// store keeps.
     pub(super) fn recalled(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;
@@ -46,8 +46,8 @@ impl Core {
         }
     }
 
-    /// Ends an acquiring ticket with the kept result, or with an error if the result belongs to
-    /// another request.
+    /// Ends an acquiring ticket with the kept result, or with an error if the result has another
+    /// fingerprint.
     fn answer_from(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Removes the results kept for `key`. The answer is `Forgotten` with this number.
+    /// Removes the results kept for `key`. The answer is `Forgotten` with the same `number`.
     pub(crate) fn forget_result(&mut self, number: u64, key: FullKey) {
         let patience = self.limits.io_timeout;
         self.requests

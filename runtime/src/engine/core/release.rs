@@ -1,13 +1,12 @@
-//! Releasing a lock, and removing a lock that the store may grant after its caller is gone.
+//! Releasing a lock, and removing a lock that the store may grant to an abandoned call.
 //!
-//! A removal is final in two cases: it followed every acquire of its token on one connection, or
-//! the outcome of each of these acquires is known. Otherwise the engine repeats the removal until
-//! the key would have expired anyway. The reason is that a server may carry out an acquire that has
-//! no reply. In a test, clients timed out and closed their sockets, and the server carried out 100
-//! of 100 requests.
+//! A removal is final in two cases: it followed every acquire of its token on the same connection,
+//! or their outcomes are known. Otherwise the engine repeats the removal until the key would have
+//! expired anyway, because the server may carry out an unanswered acquire later. In a test, clients
+//! timed out and closed their sockets, and the server carried out 100 of 100 requests.
 //!
-//! A removal that finds the key gone reports a lost lease ([`Removal::Gone`]), unless another
-//! request of the same ticket can have removed the key.
+//! A removal that finds the key gone reports a lost lease ([`Removal::Gone`]). It does not if the
+//! key may have expired, or if another request of the same ticket may have removed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +25,12 @@ use crate::store::kept::Record;
 use crate::store::{Failure, Give, GiveKind, Op, Reply};
 
 impl Core {
-    /// Releases a held lock, at once or after `keep`. The answer is `Released`.
+    /// Releases a held lock. If `keep` is set, the key stays taken for that time. The answer is
+    /// `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
-            // `Lost`: the caller is notified of a loss before the lease ends, and the body may
-            // return in between.
+            // Includes `Lost`: the caller is notified of a loss before the lease ends, and the body
+            // may still return in that time.
             && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
             && ticket.acquire().share.is_none()
         {
@@ -39,8 +39,8 @@ impl Core {
         self.leave(id, true, now);
     }
 
-    /// Like [`release`](Self::release), but the store also keeps `record` beside the lock, unless
-    /// the lock is gone.
+    /// Like [`release`](Self::release), but the store also keeps the result `record`, unless the
+    /// lock is gone.
     pub(crate) fn release_with(
         &mut self,
         id: TicketId,
@@ -56,8 +56,8 @@ impl Core {
         self.release(id, keep, now);
     }
 
-    /// Keeps the lock at the store until `until`, however its caller gives it up. The lease is not
-    /// extended: it ends as it would without this.
+    /// Keeps the lock at the store at least until `until`, even if the call is dropped. Does not
+    /// extend the lease.
     pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
         if seeded!(self, MinHoldForgotten) {
             return;
@@ -69,13 +69,12 @@ impl Core {
         }
     }
 
-    /// Gives up the ticket of a caller that is gone, in any stage. The caller gets no answer.
+    /// Gives up the ticket of a dropped call, in any stage. The caller gets no answer.
     pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
         self.leave(id, false, now);
     }
 
-    /// Gives up a ticket for its caller, in any stage. `awaited` is true if the caller waits for
-    /// the outcome.
+    /// Gives up a ticket, in any stage. `awaited` is true if the caller waits for the outcome.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
         if self.hand_over(id, awaited, now) {
             return;
@@ -99,8 +98,8 @@ impl Core {
             Stage::Held(_) | Stage::Lost => {
                 self.hold_times.note(ticket, now);
                 let makes_way = self.holder_makes_way(id, &key, now);
-                // The removal is sent first; the successor's acquire follows on the same
-                // connection.
+                // The removal must come before the acquire of the next call, which `vacate` sends
+                // on the same connection.
                 self.start_cleanup(id, awaited, makes_way, now);
                 self.vacate(id, &key, makes_way, now);
             }
@@ -108,8 +107,8 @@ impl Core {
         }
     }
 
-    /// Starts the removal of the key. `makes_way` is true if the key is left free for clients that
-    /// do not know the queue.
+    /// Starts the removal of the key. If `makes_way`, the store then leaves the key free for
+    /// clients that do not know the queue.
     fn start_cleanup(&mut self, id: TicketId, awaited: bool, makes_way: bool, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -124,8 +123,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // Counted from the release, so that a repeated removal keeps the key no longer than the
-        // first.
+        // Counted from the release, so that a repeated removal does not keep the key longer than
+        // the first one.
         let keep = ticket.keep(now);
         let attempt = ticket.acquire().terms.attempt();
         let patience = attempt.max(FIRST_RETRY).min(io_timeout);

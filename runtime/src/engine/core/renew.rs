@@ -20,8 +20,9 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
-/// Maximum number of leases in one renewal. A script of 1,000 keys doubles the p99 latency of the
-/// server's other clients. One of 200 keys hardly changes it, and costs this client no more.
+/// Maximum number of leases in one request. A script that renews 1,000 keys doubles the p99 latency
+/// of the server's other clients. With 200 keys the latency hardly changes, and the cost for this
+/// client is the same.
 const BATCH: usize = 200;
 
 impl Core {
@@ -36,7 +37,7 @@ impl Core {
         }
     }
 
-    /// Adds the lease to the batch to send now, and plans a retry in case of no answer.
+    /// Adds the lease to the batch to send now, and plans a retry in case there is no answer.
     pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -52,8 +53,8 @@ impl Core {
         }
     }
 
-    /// Handles the unanswered renewal `op` when one of its leases is due. Takes the leases out of
-    /// the batch, and renews or ends the due ones.
+    /// Handles an unanswered batch `op` when one of its leases is due. Removes the leases from the
+    /// batch, and renews or ends those that are due.
     pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
         for id in self.requests.renewed_by(op).to_vec() {
             let ticket = self.tickets.get_mut(id);
@@ -91,7 +92,8 @@ impl Core {
                 let Some(ticket) = self.tickets.get(*id) else {
                     continue;
                 };
-                // Released at the same instant: no lease to renew.
+                // The lock was released after its renewal became due, so there is no lease to
+                // renew.
                 let Some(lease) = ticket.lease() else {
                     continue;
                 };
@@ -135,7 +137,8 @@ impl Core {
             Ok(Reply::RenewedInPart(kept)) => {
                 self.renewals_answered(tickets, shares, sent, kept.into_iter(), now);
             }
-            // The outcome is unknown: the lease keeps its end, and the same token is tried again.
+            // The outcome is unknown. The leases keep their deadline, and are renewed again with
+            // the same tokens.
             unknown => {
                 self.renewed.unknown += tickets.len();
                 let failure = unknown.err();
@@ -156,8 +159,9 @@ impl Core {
         }
     }
 
-    /// Applies the answer to a batch. `kept` has an item for each lease: true if the store kept its
-    /// key, none if that is unknown. After this each lease has its own timer again.
+    /// Applies the answer to a batch. `kept` has an item for each lease: true if the store renewed
+    /// it, false if it is lost, none if the outcome is unknown. Afterwards each lease has its own
+    /// timer again.
     fn renewals_answered(
         &mut self,
         tickets: &[TicketId],
@@ -177,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Applies the answer for one lease. `kept` is none if the outcome is unknown.
+    /// Applies the answer for one lease. For `kept`, see `renewals_answered`.
     fn renewal_answered(
         &mut self,
         id: TicketId,
@@ -239,17 +243,16 @@ impl Core {
         let pause = if hurries || seeded!(self, RetriedTogether) {
             Duration::ZERO
         } else {
-            // Retries also after an error that only an operator can fix, because the operator may
-            // be in time. The pauses differ, so the leases are then sent in separate requests. If
-            // the store refuses the batch because of one lease, the others are renewed.
+            // Retries even after an error that only an operator can fix, because the operator may
+            // be in time. Each lease has a different pause, so the retries are separate requests.
+            // If the store refused the batch because of one lease, the others are renewed this way.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);
         self.arm(id);
     }
 
-    /// Ends every lease on `key`, because the store has lost it. Only a test kit reports this.
-    /// Other stores report a loss in their answer to a renewal or a release.
+    /// Ends every lease on `key`. Only a test kit uses this, to simulate a store that lost the key.
     pub(crate) fn key_lost(&mut self, key: &FullKey, now: Instant) {
         let held = self.tickets.iter().filter(|(_, ticket)| {
             let acquire = ticket.acquire();
@@ -262,7 +265,7 @@ impl Core {
         }
     }
 
-    /// Ends the leases of these locks, because the store reports them as lost.
+    /// Ends the leases of `locks`, because the store reports these locks as lost.
     #[cfg(feature = "__session")]
     pub(crate) fn lost(&mut self, locks: &[(FullKey, Token)], now: Instant) {
         let lost: HashSet<&(FullKey, Token)> = locks.iter().collect();
@@ -276,7 +279,7 @@ impl Core {
         }
     }
 
-    /// Ends the lease: notifies the holder, and lets the head of the queue ask.
+    /// Ends the lease as lost: notifies the holder, and lets the next waiting call ask.
     pub(super) fn lose(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -305,8 +308,8 @@ impl Core {
         self.vacate(id, &key, false, now);
     }
 
-    /// Records that the ticket `id` no longer holds `key`, and lets the next call ask. `makes_way`
-    /// first leaves the key free for other clients.
+    /// Records that the ticket `id` no longer holds `key`, and lets the next call ask. If
+    /// `makes_way`, the next call first leaves the key free for other clients.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         let queue = self.queues.get_mut(key);
         if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {

@@ -1,4 +1,4 @@
-//! Times of renewals, and the renewals without an answer.
+//! Computes the times of renewals, and keeps the renewals that are due or unanswered.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -8,19 +8,20 @@ use super::ticket::{TicketId, Watchdog};
 use crate::base::clock::Instant;
 use crate::store::OpId;
 
-/// One batch renews all leases due within a 256th of their interval, and within 10 ms. The bound
-/// keeps batches small, because every other client waits while the server runs one.
+/// One batch renews all leases due within the same step: a 256th of their interval, at most 10 ms.
+/// The short step keeps batches small, because all other clients wait while the server runs a
+/// batch.
 const RENEWAL_STEPS: u32 = 256;
 const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 
 /// The leases to renew now, and the batches of renewals without an answer.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// Offset that keeps pools from renewing at the same times.
+    /// Offset of the steps, different for each pool, so that pools do not renew at the same times.
     phase: Duration,
-    /// Leases due now, renewed in as few requests as possible.
+    /// Leases due now. They are renewed in as few requests as possible.
     due: Vec<TicketId>,
-    /// Batches without an answer, each with the time of its check.
+    /// Batches without an answer, each with the time at which its first lease is due again.
     unanswered: BTreeSet<(Instant, OpId)>,
 }
 
@@ -33,9 +34,8 @@ impl Renewals {
         }
     }
 
-    /// Returns the time to renew a lease counted from `sent`: after the interval or a little
-    /// before. The time is rounded down to a step that many leases share, so that one request
-    /// renews them.
+    /// Returns the time at which to renew a lease counted from `sent`. It is `sent` plus the
+    /// interval, rounded down to a step that many leases share, so that one request renews them.
     pub(super) fn time(&self, watchdog: Watchdog, sent: Instant) -> Instant {
         let due = sent + watchdog.interval;
         let step = (watchdog.interval / RENEWAL_STEPS).min(LONGEST_RENEWAL_STEP);
@@ -58,12 +58,13 @@ impl Renewals {
         mem::take(&mut self.due)
     }
 
-    /// Records that `op` renews a batch. It is checked at `due` if it has no answer by then.
+    /// Records that the request `op` renews a batch. Without an answer, the batch is checked at
+    /// `due`.
     pub(super) fn sent(&mut self, op: OpId, due: Instant) {
         self.unanswered.insert((due, op));
     }
 
-    /// Records the answer to a batch with a check at `due`.
+    /// Records the answer to the batch `op`, whose check is at `due`.
     pub(super) fn answered(&mut self, op: OpId, due: Instant) {
         self.unanswered.remove(&(due, op));
     }
@@ -73,7 +74,7 @@ impl Renewals {
         self.unanswered.first().map(|(due, _)| *due)
     }
 
-    /// Takes the next unanswered batch with a due check.
+    /// Takes the next unanswered batch whose check is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<OpId> {
         if now < self.next_due()? {
             return None;

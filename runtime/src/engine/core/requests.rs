@@ -1,4 +1,4 @@
-//! The requests to the store: those to send, and those without an answer.
+//! The requests to the store: some not sent yet, the others without an answer.
 
 use std::mem;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) enum Flight {
     /// Acquires all locks of one call.
     AcquireAll {
         tickets: Vec<TicketId>,
-        /// True if the call queues when the locks are not free.
+        /// True if the call can queue for locks that are not free.
         waits: bool,
         sent: Instant,
     },
@@ -28,17 +28,18 @@ pub(super) enum Flight {
         /// True if the locks were renewed as shares.
         shares: bool,
         sent: Instant,
-        /// Time at which the first of these leases is due if there is no answer.
+        /// Time at which the first of these leases is due again if there is no answer.
         due: Instant,
     },
     Release {
         ticket: TicketId,
-        /// True if no acquire of this ticket was open when this request was sent.
+        /// True if the outcome of every acquire of this ticket was known when this request was
+        /// sent.
         certain: bool,
     },
-    /// Gives up this process's place in the store's queue. The core ignores the reply.
+    /// Gives up this process's place in the queue of a key. The core ignores the reply.
     Leave,
-    /// Removes the result kept for a key, for the caller with this number.
+    /// Removes the results kept for a key. The number identifies the caller.
     Forget(u64),
     Adopt {
         ticket: TicketId,
@@ -46,13 +47,13 @@ pub(super) enum Flight {
     },
 }
 
-/// The requests to send, and those under way.
+/// The requests to send, and all requests without an answer.
 #[derive(Debug)]
 pub(super) struct Requests {
     to_send: Vec<Request>,
     flights: IdMap<OpId, Flight>,
     last: u64,
-    /// Number of requests under way at which the core asks for no further lock.
+    /// The core requests no further lock while at least this many requests have no answer.
     most: usize,
 }
 
@@ -66,7 +67,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request to send, after those before it.
+    /// Adds a request to send after all earlier ones.
     pub(super) fn send(&mut self, op: Op, patience: Duration, flight: Flight) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
@@ -76,12 +77,12 @@ impl Requests {
     }
 
     /// Removes and returns the request `op`, which has an answer now. Returns none if the request
-    /// had an answer before.
+    /// has been answered before.
     pub(super) fn answered(&mut self, op: OpId) -> Option<Flight> {
         self.flights.remove(&op)
     }
 
-    /// Returns the leases that `op` renews, as long as there is no answer.
+    /// Returns the leases that the unanswered request `op` renews.
     pub(super) fn renewed_by(&self, op: OpId) -> &[TicketId] {
         match self.flights.get(&op) {
             Some(Flight::Renew { tickets, .. }) => tickets,
@@ -94,12 +95,12 @@ impl Requests {
         self.flights.len()
     }
 
-    /// True if so many requests are under way that the core asks for no further lock.
+    /// True if too many requests have no answer, so that the core must not request another lock.
     pub(super) fn are_too_many(&self) -> bool {
         self.most <= self.flights.len()
     }
 
-    /// True if the store has not confirmed yet that this process gives up a place in its queue.
+    /// True if a `Leave` request has no answer yet.
     pub(super) fn leave_a_queue(&self) -> bool {
         let leaves = |flight: &Flight| matches!(flight, Flight::Leave);
         self.flights.values().any(leaves)
@@ -115,12 +116,12 @@ impl Requests {
         self.to_send.len()
     }
 
-    /// Takes the requests to send, in this order.
+    /// Takes the requests to send. They must be sent in the order of the list.
     pub(super) fn take(&mut self) -> Vec<Request> {
         mem::take(&mut self.to_send)
     }
 
-    /// Reuses the memory of a sent list.
+    /// Takes the memory of a list of sent requests back for reuse.
     pub(super) fn reuse(&mut self, space: Vec<Request>) {
         reuse(&mut self.to_send, space);
     }

@@ -1,7 +1,8 @@
-//! Locks taken away by force.
+//! Handling locks that an operator takes away by force.
 
 use super::Core;
 use super::lease::Lease;
+use super::signal::Signal;
 use crate::base::clock::Instant;
 use crate::base::codes;
 use crate::base::full_key::FullKey;
@@ -10,10 +11,11 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 
 impl Core {
-    /// Ends the lease of the call whose token has the half `lease`, because the store has taken
-    /// `key` away from it. The store keeps the key taken until that call has released it.
+    /// Ends the lease of the call that holds `key`, because the store has taken the key away from
+    /// it. `lease` is half of the token, which identifies the call. The store keeps other clients
+    /// out until the call has released the key, for at most three seconds.
     ///
-    /// A late message finds no such lease, because tokens are not used again.
+    /// A late message finds no such lease, because tokens are not reused.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
         if seeded!(self, RevocationUnnoticed) {
             return;
@@ -43,6 +45,7 @@ impl Core {
                     "the lock was taken away by `force_release`"
                 );
             });
+            self.signal(Signal::TakenAway(id));
             self.lose(id, now);
             self.arm(id);
         }

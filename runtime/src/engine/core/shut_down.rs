@@ -10,7 +10,7 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses new and waiting acquires, and reports when all locks are released or after `limit`.
+    /// Refuses new and waiting acquires. Reports when all locks are released, or after `limit`.
     /// Several shutdowns share their counts; each has its own limit.
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();

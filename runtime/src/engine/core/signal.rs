@@ -18,19 +18,20 @@ pub(crate) struct Limits {
     pub(crate) io_timeout: Duration,
     /// Maximum number of calls that queue for one key.
     pub(crate) max_waiters: usize,
-    /// Maximum number of hand-overs of a key inside the process while another process waits for the
-    /// key.
+    /// Maximum number of hand-overs of a key inside the process while another process waits for
+    /// that key.
     pub(crate) max_passes: u32,
-    /// Longest tenure: the time in which a key may be handed over inside the process while another
-    /// process waits. The default is a quarter of the ttl.
+    /// Longest time in which a key may be handed over inside the process while another process
+    /// waits for that key. The default is a quarter of the ttl.
     pub(crate) longest_turn: Option<Duration>,
     /// Time of unbroken use after which a key is left free for clients that do not know the queue.
     /// Zero means never.
     pub(crate) make_way_after: Duration,
-    /// Fixed `retry_after` of calls refused because of other calls; none for the estimate.
+    /// Fixed `retry_after` of calls refused because of other calls. If none, the core estimates it.
     pub(crate) retry_hint: Option<Duration>,
-    /// Number of requests under way at which the core asks for no further lock. Renewals and
-    /// releases are not bounded: they must not queue behind a hundred thousand acquires.
+    /// The core requests no further lock while at least this many requests have no answer. Renewals
+    /// and releases are not limited, because they must not queue behind a hundred thousand
+    /// acquires.
     pub(crate) in_flight: usize,
 }
 
@@ -62,27 +63,28 @@ pub(crate) enum Signal {
     Extended { ticket: TicketId, deadline: Instant },
     /// The lock has become a share.
     Shared(TicketId),
-    /// The lease is over.
+    /// The lock was taken away by force. [`Lost`](Self::Lost) follows.
+    TakenAway(TicketId),
+    /// The lease is lost.
     Lost(TicketId),
-    /// The lock was handed over to this ticket with this token.
+    /// The lock was handed over to this ticket, and keeps this token.
     Inherited { ticket: TicketId, token: Token },
-    /// The lock was not taken, because this result is kept for it.
+    /// The lock was not taken, because this kept result answers the call.
     Recalled(TicketId, Arc<Kept>),
-    /// The kept result of a key is removed, for the caller with this number. True if there was a
-    /// result.
+    /// The removal of a key's kept results with this number has ended. True if there were results.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),
-    /// The lock was not taken. The call may ask for its locks individually.
+    /// The request for all locks of a call took none. The call may acquire its locks individually.
     Apart(TicketId),
-    /// A release has ended, or took longer than the caller waits. Without a waiting caller the core
-    /// signals only [`Removal::Gone`].
+    /// A release has ended, or the caller has waited long enough for it. If no caller waits, the
+    /// core signals only [`Removal::Gone`].
     Released { ticket: TicketId, removal: Removal },
-    /// The shutdown with this number is over.
+    /// The shutdown with this number has ended.
     ShutDown(u64, ShutdownReport),
 }
 
-/// Numbers of ended releases.
+/// Numbers of releases that have ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Releases {
     confirmed: usize,
@@ -90,8 +92,8 @@ pub(crate) struct Releases {
 }
 
 impl Releases {
-    /// Counts a release. It is unconfirmed if the lock was gone, or expired before the store
-    /// answered.
+    /// Counts a release that has ended. It is unconfirmed if the lock was gone, or expired before
+    /// the store answered.
     pub(super) fn count(&mut self, confirmed: bool) {
         if confirmed {
             self.confirmed += 1;
@@ -116,14 +118,15 @@ pub(crate) struct Renewed {
     pub(crate) kept: usize,
     /// Leases whose lock the store no longer had.
     pub(crate) lost: usize,
-    /// Leases with an unknown outcome: an error, or no answer in time. The engine tries again.
+    /// Leases with an unknown outcome: an error, or no answer in time. The engine renews them
+    /// again.
     pub(crate) unknown: usize,
 }
 
 /// Largest capacity of a list kept for reuse.
 const KEPT: usize = 1024;
 
-/// Replaces an empty list with `space`, to reuse the capacity of `space`.
+/// Replaces an empty list with the empty list `space`, to reuse its memory.
 pub(super) fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
     if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
         *list = space;

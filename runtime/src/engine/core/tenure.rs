@@ -1,23 +1,23 @@
 //! Limits on how long this process may hand a key over among its own calls.
 //!
-//! While no other process waits, a key is handed over as often as there are reserved fences. Once
-//! another process waits, the number of hand-overs and their time are bounded.
+//! Each hand-over uses one of the fences that the store reserved with the grant. Once another
+//! process waits, the number and the time of further hand-overs are bounded, too.
 
 use std::time::Duration;
 
 use crate::base::clock::Instant;
 use crate::fence::Fence;
 
-/// Maximum number of fences that one acquire reserves, for the calls to which the key may be handed
-/// over.
+/// Maximum number of fences that one acquire reserves. Each call that gets the key by a hand-over
+/// uses one of them.
 pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 
-/// The time in which this process may hand a key over among its own calls.
+/// The period in which this process may hand a key over among its own calls.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// True if the store has a queue, which serves the waiting processes after this one.
+    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     fair: bool,
-    /// Number of hand-overs since another process is known to wait.
+    /// Number of hand-overs since another process is known to wait, or since the grant.
     handed_over: u32,
     /// Time since which another process is known to wait.
     wanted_since: Option<Instant>,
@@ -27,8 +27,7 @@ pub(super) struct Tenure {
 }
 
 impl Tenure {
-    /// Begins a tenure. `wanted` is true if another process waits, and none at a store without a
-    /// queue.
+    /// Begins a tenure. `wanted` is true if another process waits; none if the store has no queue.
     pub(super) fn begin(
         fence: Option<Fence>,
         reserved_fences: u32,
@@ -44,12 +43,12 @@ impl Tenure {
         }
     }
 
-    /// True if the store has a queue, which serves the waiting processes after this one.
+    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }
 
-    /// Records that another process waits from now on.
+    /// Records that another process begins to wait.
     pub(super) fn wanted(&mut self, now: Instant) {
         if self.wanted_since.is_none() {
             self.wanted_since = Some(now);
@@ -57,8 +56,8 @@ impl Tenure {
         }
     }
 
-    /// True if the key may be handed over once more. Each hand-over needs a reserved fence. Once
-    /// another process waits, at most `most` follow, within `longest`.
+    /// True if the key may be handed over once more. Each hand-over needs a reserved fence. After
+    /// another process begins to wait, at most `most` hand-overs follow, within `longest`.
     pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
         0 < self.reserved_fences
             && self
@@ -71,7 +70,7 @@ impl Tenure {
         self.reserved_fences = 0;
     }
 
-    /// Counts a hand-over. Returns the successor's fence, greater than all before.
+    /// Counts a hand-over. Returns the successor's fence, which is greater than all earlier fences.
     pub(super) fn next_fence(&mut self) -> Option<Fence> {
         self.handed_over += 1;
         self.reserved_fences = self.reserved_fences.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! A ticket: one lock of one call, from waiting to held to released.
+//! A ticket: one lock of one call, from the wait for the lock to its removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,29 +20,30 @@ use crate::store::{Failure, OpId, Reply};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
 
-/// The place in the program that asks for locks: an annotated function, or a call of
+/// A place in the program that takes locks: an annotated function, or a call of
 /// [`LockPool::lock`](crate::LockPool::lock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteId(pub(crate) u64);
 
-/// Renewal of a held lease.
+/// Parameters of the automatic renewal of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
-    /// The lock is released after this long, even if it could be renewed.
+    /// Maximum time for which the call may hold the lock, even if it is renewed.
     pub(crate) max_hold: Option<Duration>,
 }
 
 const NANOS_PER_MILLI: u128 = 1_000_000;
 
-/// The parameters of one lock that a caller asks for.
+/// The parameters of one requested lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// The annotated function that asks. Operators see it in the key's value. Empty for a lock
-    /// taken without the attribute.
+    /// Name of the holder for operators, in the key's value: the annotated function or the name of
+    /// `leasehold run`. With `replay`, the path under which the result is kept: it identifies the
+    /// result, so no compiler may change it.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,
@@ -50,13 +51,13 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// Time for which the lock stays after success, if known in advance.
+    /// Time for which the lock stays taken after a success, if known in advance.
     pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
-    /// Least time for which the lock stays, counted from the body's start.
+    /// Least time for which the lock stays taken, counted from the body's start.
     pub(crate) min_hold: Option<Duration>,
-    /// Set for a `replay` call, which a kept result can answer.
+    /// Set for a `replay` call, which a kept result can answer instead of the lock.
     pub(crate) replay: Option<Box<Replay>>,
 }
 
@@ -66,19 +67,20 @@ pub(crate) struct Replay {
     pub(crate) fingerprint: Option<Fingerprint>,
 }
 
-/// A lock that a call adopts.
+/// Parameters of the adoption of a lock from another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Adoption {
     /// Token of the lock before the adoption.
     pub(crate) from: Token,
-    /// The fence in the handover, which may have been altered on its way.
+    /// The fence in the handover. The handover may have been altered on its way.
     pub(crate) fence: Option<Fence>,
 }
 
 impl Adoption {
-    /// Returns the fence of the adopted lock. The store gave `first` and the `reserved` fences
-    /// after it to this acquisition, and the handover can only select one of these. If it selects
-    /// none of them, the greatest is safe, because no earlier call can have had a greater one.
+    /// Returns the fence of the adopted lock. The store gave `first` and the next `reserved` fences
+    /// to this acquisition, and the handover can only select one of these. If its fence is not one
+    /// of them, the greatest is used. That is safe, because no earlier call can have had a greater
+    /// fence.
     pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
         let first = first?.get();
         let last = first.saturating_add(reserved.into());
@@ -87,17 +89,17 @@ impl Adoption {
     }
 }
 
-/// Calls that share a lock.
+/// The calls that may hold a lock together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// A reader. Any number of readers may share the lock.
     Reader,
-    /// At most this many calls at a time.
+    /// A permit. At most this many calls may have one at the same time.
     Permit(u32),
 }
 
 impl Share {
-    /// Returns the maximum number of shares; 0 for no bound.
+    /// Returns the maximum number of simultaneous shares; 0 means no limit.
     pub(crate) fn limit(self) -> u32 {
         match self {
             Self::Reader => 0,
@@ -106,20 +108,20 @@ impl Share {
     }
 }
 
-/// One lock of one call, and its stage.
+/// One lock of one call.
 #[derive(Debug)]
 pub(super) struct Ticket {
     acquire: Acquire,
     since: Instant,
-    /// Time at which acquiring must end.
+    /// Time at which the call stops waiting for the lock.
     budget: Instant,
     stage: Stage,
-    /// Acquires without a known outcome: in flight, or sent on a connection that broke.
+    /// Acquires with an unknown outcome: in flight, or sent on a connection that broke.
     open: OneOrMany<OpId>,
-    /// True if an acquire has succeeded, even if too late to be of use: the key may carry this
+    /// True if an acquire has succeeded, even if its answer came too late. The key may have this
     /// ticket's token.
     taken: bool,
-    /// Time until which the key stays after the release.
+    /// Time until which the key stays set after the release.
     kept_until: Option<Instant>,
     /// The result that the release stores.
     record: Option<Arc<Record>>,
@@ -152,14 +154,13 @@ pub(crate) enum Removal {
     Confirmed,
     /// The outcome is unknown: no answer came while the caller waited.
     Unknown,
-    /// The lease had been lost: the store no longer had the lock.
+    /// The lease was lost before: the store no longer had the lock.
     Gone,
 }
 
 impl Acquire {
-    /// True if a lease counted from `sent` lasts at the store for as long as this call's lock must
-    /// stay, even if the process dies. A lock with a watchdog makes no such promise, so this is
-    /// always true for it.
+    /// True if a lease counted from `sent` lasts until the end of this call's `min_hold`, even if
+    /// the process dies. Always true for a lock with a watchdog, which makes no such promise.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
         self.watchdog.is_some() || self.min_hold.is_none_or(lasts)
@@ -207,7 +208,7 @@ impl Ticket {
         &self.stage
     }
 
-    /// Returns the lease while it is held.
+    /// Returns the lease, if the lock is held.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.stage {
             Stage::Held(lease) => Some(lease),
@@ -222,7 +223,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the removal while it is under way.
+    /// Returns the removal, if it is under way.
     pub(super) fn cleanup(&self) -> Option<&Cleanup> {
         match &self.stage {
             Stage::Releasing(cleanup) => Some(cleanup),
@@ -250,7 +251,7 @@ impl Ticket {
         self.is_queued() || self.is_asking()
     }
 
-    /// True if acquiring may go on.
+    /// True if the time for acquiring is not over.
     pub(super) fn is_in_time(&self, now: Instant) -> bool {
         now < self.budget
     }
@@ -259,13 +260,13 @@ impl Ticket {
         now.since(self.since)
     }
 
-    /// Records that `op` asks for the lock. Without an answer, the ticket asks again at `until`.
+    /// Records the acquire `op`. Without an answer, the ticket asks again at `until`.
     pub(super) fn ask(&mut self, op: OpId, until: Instant) {
         self.open.push(op);
         self.stage = Stage::Asking { op, until };
     }
 
-    /// Makes the ticket adopt its lock.
+    /// Sets the parameters of an adoption, for a ticket that adopts its lock.
     pub(super) fn adopts(&mut self, adoption: Adoption) {
         self.adoption = Some(Box::new(adoption));
     }
@@ -275,24 +276,25 @@ impl Ticket {
         self.adoption.as_deref().copied()
     }
 
-    /// Lets an asking ticket ask again at `at`.
+    /// Makes a waiting acquire repeat its request at `at`.
     pub(super) fn ask_again_at(&mut self, at: Instant) {
         if let Stage::Asking { until, .. } = &mut self.stage {
             *until = at;
         }
     }
 
-    /// True if an asking ticket must ask again.
+    /// True if an acquire must repeat its request now.
     pub(super) fn asks_again(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Asking { until, .. } if until <= now)
     }
 
-    /// Puts the ticket back into the key's local queue. It no longer waits for an answer.
+    /// Moves the ticket to the stage `Queued`: it no longer waits for an answer.
     pub(super) fn requeue(&mut self) {
         self.stage = Stage::Queued;
     }
 
-    /// Records the answer to the acquire `op`, and whether the key may carry the token.
+    /// Records the answer to the acquire `op`. After a success, the key may have this ticket's
+    /// token.
     pub(super) fn answered(&mut self, op: OpId, result: &Result<Reply, Failure>) {
         let unknown = result.as_ref().is_err_and(|failure| failure.executed);
         if !unknown {
@@ -306,12 +308,12 @@ impl Ticket {
         self.open.retain(|open| *open != op);
     }
 
-    /// Returns the acquires without a known outcome.
+    /// Returns the acquires with an unknown outcome.
     pub(super) fn open(&self) -> &[OpId] {
         &self.open
     }
 
-    /// True if no acquire is open, so that none can act later.
+    /// True if the outcome of every acquire is known, so that none of them can take the key later.
     pub(super) fn is_settled(&self) -> bool {
         self.open.is_empty()
     }
@@ -326,7 +328,7 @@ impl Ticket {
     }
 
     /// Records that the key is handed over to this ticket. The key's `token` replaces the ticket's
-    /// own.
+    /// token.
     pub(super) fn inherit(&mut self, token: Token) {
         self.acquire.token = token;
         self.taken = true;
@@ -340,12 +342,12 @@ impl Ticket {
         }
     }
 
-    /// Makes the call count as a reader from now on.
+    /// Makes the call count as a reader.
     pub(super) fn become_reader(&mut self) {
         self.acquire.share = Some(Share::Reader);
     }
 
-    /// Records that the lease is over and the caller is notified.
+    /// Records that the lease is lost and the caller is notified.
     pub(super) fn lose(&mut self) {
         self.stage = Stage::Lost;
     }
@@ -365,13 +367,13 @@ impl Ticket {
         self.kept_until = self.kept_until.max(Some(until));
     }
 
-    /// True if the key would stay after a release at `now`.
+    /// True if the key must stay taken after a release at `now`.
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         self.keep(now).is_some()
     }
 
-    /// Returns the time for which the key is still kept; none if it is not kept. Rounded up to the
-    /// store's unit, a millisecond, so that the key is never free early.
+    /// Returns the time for which the key must still be kept, if any. The time is rounded up to
+    /// milliseconds, the store's unit, so that the key is never free early.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         let millis = left.as_nanos().div_ceil(NANOS_PER_MILLI);
@@ -395,7 +397,7 @@ impl Ticket {
     }
 
     /// Returns the due time of the ticket's timer. `asks_at` is the time at which the ticket may
-    /// ask the store; none unless it is the next to ask.
+    /// ask the store; none if another ticket asks first.
     pub(super) fn next_due(&self, asks_at: Option<Instant>) -> Option<Instant> {
         match &self.stage {
             Stage::Queued => earlier(Some(self.budget), asks_at),
@@ -416,7 +418,8 @@ impl Ticket {
         sets
     }
 
-    /// Handles a timer that went off. Returns true if it is the one set now.
+    /// Handles a timer that went off at `at`. Returns true if the ticket's timer is set to that
+    /// time, and clears it.
     pub(super) fn disarm(&mut self, at: Instant) -> bool {
         self.armed.take_if(|armed| *armed == at).is_some()
     }

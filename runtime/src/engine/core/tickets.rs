@@ -5,7 +5,8 @@ use super::timers::Timers;
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// Number of timers without a ticket that may be kept.
+/// Number of outdated timers that are always tolerated. A timer is outdated if its ticket is gone
+/// or has another timer.
 const STALE_TIMERS: usize = 64;
 
 /// All tickets, each with its timer.
@@ -44,8 +45,8 @@ impl Tickets {
         self.by_id.iter().map(|(id, ticket)| (*id, ticket))
     }
 
-    /// Sets the timer of a ticket to `due`, unless it is set to an earlier time. A timer that goes
-    /// off too early does no harm: the ticket is checked, and the timer is set again.
+    /// Sets the timer of a ticket to `due`, unless it is already set to an earlier time. A timer
+    /// that goes off too early does no harm: the core checks the ticket and sets the timer again.
     pub(super) fn arm(&mut self, id: TicketId, due: impl FnOnce(&Ticket) -> Option<Instant>) {
         if let Some(ticket) = self.by_id.get_mut(&id)
             && let Some(due) = due(ticket)
@@ -72,9 +73,9 @@ impl Tickets {
         self.timers.next()
     }
 
-    /// Drops the timers without a ticket, once they are the majority. Otherwise each would stay
-    /// until its time. A caller that may wait for an hour is usually served at once, so such timers
-    /// would pile up.
+    /// Drops the outdated timers once they are the majority. Otherwise each would stay until its
+    /// due time. Many calls may wait for an hour but get their lock at once, so their timers would
+    /// pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() <= 2 * self.by_id.len() + STALE_TIMERS {
             return;

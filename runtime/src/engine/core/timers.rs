@@ -1,4 +1,4 @@
-//! The timers of all tickets, made for a hundred thousand locks.
+//! The timers of all tickets, designed for a hundred thousand locks.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,15 +6,15 @@ use std::collections::btree_map::Entry;
 use super::ticket::TicketId;
 use crate::base::clock::{Instant, earlier};
 
-/// The time that a bin spans, in nanoseconds.
+/// Length of a bin, in nanoseconds.
 const BIN: u64 = 1_000_000;
 
 pub(super) type Timer = (Instant, TicketId);
 
 /// Timers, the earliest first.
 ///
-/// Timers are put into bins of a millisecond, and sorted only when their bin is due. One heap of
-/// all timers took a third of the time of renewing 100,000 leases.
+/// Timers are put into bins of one millisecond, and sorted only when their bin is due. A single
+/// heap was slower: it took a third of the time needed to renew 100,000 leases.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// Timers of the bins already due, the earliest timer last.
@@ -27,7 +27,7 @@ pub(super) struct Timers {
 #[derive(Debug)]
 struct Bin {
     first: Timer,
-    /// The later timers. Nearly every bin has none.
+    /// The other timers, in any order. Nearly every bin has none.
     others: Vec<Timer>,
 }
 
@@ -52,8 +52,8 @@ impl Timers {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
     }
 
-    /// Returns the time of the first timer. Stored, because it is read far more often than it
-    /// changes.
+    /// Returns the time of the first timer. The time is stored, because it is read far more often
+    /// than it changes.
     pub(super) fn next(&self) -> Option<Instant> {
         self.first
     }

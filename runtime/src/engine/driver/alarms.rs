@@ -1,7 +1,7 @@
-//! Alarms, which wake callers when their budget ends. These callers wait for each other, and not
-//! for the store.
+//! Alarms for callers that wait for another call of the program, and not for the store. An alarm
+//! wakes its caller when the waiting time is over.
 //!
-//! The engine has the timers, because a caller may run on an executor that has none.
+//! The engine provides these timers, because a caller may run on an executor without timers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,16 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::base::clock::Instant;
 
-/// Callers to wake.
+/// The callers to wake, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BinaryHeap<Reverse<Alarm>>,
-    /// Number of alarms left after the last sweep. A sweep drops the alarms of callers that are
-    /// gone.
+    /// Number of alarms left after the last sweep. A sweep removes the alarms of dropped callers.
     swept: usize,
 }
 
-/// Minimum number of alarms set between two sweeps.
+/// Minimum number of new alarms between two sweeps.
 const SWEEP_EVERY: usize = 64;
 
 #[derive(Debug)]
@@ -30,8 +29,8 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Sets an alarm. Returns the alarms of callers that are gone. The engine drops them outside of
-    /// its mutex, because each has a waker, which is the program's code.
+    /// Sets an alarm. Returns alarms of dropped callers. They must be dropped without the engine's
+    /// mutex, because each has a waker, which is the program's code.
     pub(super) fn set(
         &mut self,
         at: Instant,

@@ -21,36 +21,36 @@ pub(crate) enum Command {
         acquire: Acquire,
         cell: Arc<LeaseCell>,
     },
-    /// Acquires the locks of one call in one step.
+    /// Acquires all locks of one call with one request.
     AcquireAll {
         acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
-        /// Time for which the call queues if the locks are not free now.
+        /// Maximum time for which the call waits for its locks.
         wait: Duration,
     },
     Release {
         id: TicketId,
-        /// Time for which the key stays at the store.
+        /// Time for which the key stays at the store after the release.
         keep: Option<Duration>,
     },
-    /// Releases a lock, and keeps a result beside it.
+    /// Releases a lock, and keeps a result at the store.
     ReleaseWith {
         id: TicketId,
         keep: Option<Duration>,
         record: Arc<Record>,
     },
-    /// Releases several locks. Their requests leave together.
+    /// Releases several locks. Their requests are sent together.
     ReleaseAll {
         ids: Vec<TicketId>,
         keep: Option<Duration>,
     },
     Abandon(TicketId),
-    /// Keeps the locks at the store until this time, however they are given up.
+    /// Keeps the locks at the store at least until this time, even if the call is dropped.
     KeepUntil {
         ids: Vec<TicketId>,
         until: Instant,
     },
     Downgrade(TicketId),
-    /// Forgets a lock that another process may adopt.
+    /// Forgets a held lock, which another process may adopt.
     GiveAway(TicketId),
     /// Adopts a given-away lock.
     Adopt {
@@ -59,7 +59,7 @@ pub(crate) enum Command {
         adoption: Adoption,
         cell: Arc<LeaseCell>,
     },
-    /// Removes the result kept for a key.
+    /// Removes the results kept for a key.
     #[cfg_attr(
         not(feature = "replay"),
         expect(dead_code, reason = "without replay no result is kept")
@@ -68,7 +68,7 @@ pub(crate) enum Command {
         key: FullKey,
         reply: oneshot::Sender<Result<bool, LockError>>,
     },
-    /// Wakes a caller at this time.
+    /// Wakes a caller at this time, to end its wait.
     Wake {
         at: Instant,
         caller: oneshot::Sender<()>,
@@ -79,13 +79,13 @@ pub(crate) enum Command {
     },
     /// A listener has ended.
     ListenerEnded(ListenerId),
-    /// A thread that must not take the engine's mutex polls this listener.
+    /// This listener is polled by a thread that must not take the engine's mutex.
     ListenerOutranked(ListenerId),
     /// A caller's runtime could not start a listener.
     ListenerUnable,
-    /// All callers are gone.
+    /// The pool is dropped, so no more commands follow from callers.
     Close,
-    /// Reads the store's events at once, for a test kit.
+    /// Makes the engine read the store's events now. Only a test kit uses this.
     Listen,
     /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]

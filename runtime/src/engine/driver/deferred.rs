@@ -1,9 +1,9 @@
-//! Commands of threads that must not take the engine's mutex. The keeper executes them.
+//! Commands from threads that must not take the engine's mutex. The keeper executes them.
 //!
-//! A thread of lower [`priority`] than the keeper leaves its commands here. Its task may move on to
-//! a thread of usual priority, whose commands must not overtake the deferred ones. So commands
-//! leave this list only under the engine's mutex. A thread that takes the mutex for a command
-//! executes all deferred commands first.
+//! A thread with a lower [`priority`] than the keeper puts its commands into this list. Its task
+//! may then move to a thread with normal priority, and the task's later commands must not overtake
+//! the deferred ones. So a thread that takes the engine's mutex for a command executes all deferred
+//! commands first. Commands are removed from the list only under the mutex.
 //!
 //! [`priority`]: super::priority
 
@@ -16,7 +16,8 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// True if there are commands. A task that has left a command reads `true` until it is taken.
+    /// True if there are commands. A task that has deferred a command reads `true` until the
+    /// command is taken.
     any: AtomicBool,
 }
 
@@ -27,7 +28,7 @@ struct List {
     closed: bool,
 }
 
-/// The list, locked: no thread adds a command while this value lives.
+/// The locked list. No thread can add a command while this value exists.
 pub(super) struct Locked<'a>(&'a Deferred, MutexGuard<'a, List>);
 
 impl Deferred {
@@ -42,8 +43,8 @@ impl Deferred {
         true
     }
 
-    /// Locks the list, if there are commands. This may wait for a thread that adds one. So the
-    /// keeper must not call it, nor a thread that has the engine's mutex.
+    /// Locks the list, if there are commands. This may wait for a low-priority thread that adds a
+    /// command. So the keeper and threads with the engine's mutex must not call this.
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
         let any = self.any.load(Ordering::SeqCst);
         any.then(|| {
@@ -54,9 +55,9 @@ impl Deferred {
         })
     }
 
-    /// Takes the commands, which the caller must execute at once, under the engine's mutex. Takes
-    /// none while another thread has the list. That thread wakes the keeper later, or executes the
-    /// commands.
+    /// Takes the commands. The caller must execute them at once, under the engine's mutex. Takes
+    /// none while another thread has locked the list: that thread executes the commands, or wakes
+    /// the keeper later.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
@@ -65,7 +66,7 @@ impl Deferred {
         list.map_or_else(Vec::new, |list| Locked(self, list).take())
     }
 
-    /// Closes the list, and returns the commands in it. No command is accepted after this. Must not
+    /// Closes the list, and returns its commands. The list accepts no command after this. Must not
     /// be called under the engine's mutex.
     pub(super) fn close(&self) -> Vec<Command> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +76,7 @@ impl Deferred {
 }
 
 impl Locked<'_> {
-    /// Takes the commands, which the caller must execute at once, under the engine's mutex.
+    /// Takes the commands. The caller must execute them at once, under the engine's mutex.
     pub(super) fn take(mut self) -> Vec<Command> {
         self.0.any.store(false, Ordering::SeqCst);
         mem::take(&mut self.1.commands)

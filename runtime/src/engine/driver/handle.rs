@@ -16,8 +16,8 @@ use crate::engine::core::ticket::TicketId;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 
-/// A pool's handle to the engine. The engine ends when the handle is dropped and nothing is left to
-/// do.
+/// A pool's handle to the engine. The engine ends when the handle is dropped and all locks are
+/// released.
 pub(crate) struct Engine {
     pub(super) shared: Arc<Shared>,
     clock: Clock,
@@ -35,8 +35,8 @@ impl Engine {
         }
     }
 
-    /// Must be called before the first command. At that time there is no lease that a thread of low
-    /// priority could delay by taking the mutex.
+    /// Must be called before the first command. This takes the mutex even on a low-priority thread,
+    /// which can then delay no renewal, because there is no lease yet.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }
@@ -45,7 +45,7 @@ impl Engine {
         self.clock
     }
 
-    /// Returns the lease cell for a call that is about to ask for `key`.
+    /// Creates the lease cell of a new call for `key`.
     pub(crate) fn new_cell(&self, key: &FullKey) -> Arc<LeaseCell> {
         LeaseCell::new(key.clone(), self.clock, self.verifies)
     }
@@ -78,7 +78,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // This fails only if the engine has already stopped.
+        // An error means that the engine has already stopped.
         let _ = self.send(Command::Close);
     }
 }

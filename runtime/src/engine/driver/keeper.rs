@@ -1,4 +1,4 @@
-//! The keeper: the engine's own task, which does the due work.
+//! The keeper: the engine's task for timers, and for events that no listener reads.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::base::clock::Clock;
 use crate::engine::core::signal::Limits;
 use crate::store::LockStore;
 
-/// The engine's own task. The engine stops when this is dropped.
+/// The engine's own task. The engine stops when this value is dropped.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     timer: Timer,
-    /// True if the keeper has a dedicated thread, which may outrank the callers' threads.
+    /// True if the keeper has a dedicated thread. Only then are priorities of threads compared.
     own_thread: bool,
 }
 
 impl Keeper {
     /// Must be called in the runtime that the store was connected in. `listeners` is true if
-    /// callers' runtimes may listen for answers. `own_thread` is true if the keeper has a dedicated
+    /// callers' runtimes may wait for answers. `own_thread` is true if the keeper has a dedicated
     /// thread. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
@@ -56,7 +56,7 @@ impl Keeper {
         (keeper, Engine::new(shared, clock, verifies))
     }
 
-    /// Runs until all callers are gone and everything is released.
+    /// Runs until the pool is dropped and all locks are released.
     pub(super) async fn run(mut self) {
         // The store may have events from before the engine existed.
         self.shared.store_waker.hand_over();
@@ -70,7 +70,8 @@ impl Keeper {
             own_thread,
         } = self;
         loop {
-            // Registered first, so that a wake-up after the check of `is_called` wakes the keeper.
+            // Registers before the check of `is_called`, so that a wake-up after the check is not
+            // lost.
             shared.store_waker.register(cx.waker());
             let called = shared.store_waker.is_called();
             if *own_thread {

@@ -1,14 +1,14 @@
-//! Lanes: the store's sockets, and the runtimes that listen for answers on them.
+//! Lanes: the store's sockets, and the tasks that wait for answers on them.
 //!
 //! A lane is one of the store's sockets with its listener, a task on a caller's runtime. If a
-//! socket has no listener, the next caller's runtime gets it. Threads read under the engine's
-//! mutex, so any thread that may take the mutex may read. The listener wakes callers of its runtime
-//! on a thread already awake.
+//! socket has no listener, the next caller starts a listener on its runtime. Answers are read under
+//! the engine's mutex, so any thread that may take the mutex may read them. A listener can wake
+//! callers of its own runtime without waking another thread.
 //!
 //! A runtime may be blocked, or end. When it ends, its listener notifies the engine. While requests
-//! are under way, the keeper checks every [`WATCH`] whether an answer was read. If answers lie
-//! unread, the keeper reads them. If that happens twice in a row, the keeper takes over: it listens
-//! for answers itself, and for the time of [`PENALTY`] no caller's runtime does.
+//! are under way, the keeper checks at intervals of [`WATCH`] whether an answer was read. If
+//! answers are unread, the keeper reads them. If that happens twice in a row, the keeper takes
+//! over: for the time of [`PENALTY`] it waits for answers itself, without listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +20,38 @@ use crate::store::Socket;
 /// Interval at which the keeper checks for late listeners, while requests are under way.
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
-/// Interval of the keeper's checks while only messages may come. A process that gets a key has a
-/// second to ask for it.
+/// Interval of the keeper's checks while no request is under way, but the server may send a
+/// message. The interval can be longer, because a process has a second to ask for a key that the
+/// store has reserved for it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
-/// Time in which no runtime begins to listen, after a listener was late or was polled by a thread
-/// of low priority.
+/// Time in which no new listener starts, after a listener was late or was polled by a low-priority
+/// thread.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// Time in which no runtime begins to listen, after a runtime was unable to: it has no I/O driver,
-/// or the process has too many open files.
+/// Time in which no new listener starts, after a start has failed. Either the runtime has no I/O
+/// driver, or the process has too many open files.
 const UNABLE: Duration = Duration::from_secs(60);
 
-/// Number of consecutive checks with unread answers before the keeper takes over. At a single
-/// check, the answers may have come just then.
+/// Number of consecutive checks with unread answers before the keeper takes over. A single check
+/// proves nothing, because the answers may have arrived just before it.
 const LATE: u32 = 2;
 
-/// Identifies a listener. Numbers are not used again.
+/// Identifies a listener. Numbers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListenerId(u64);
 
 /// The store's sockets and their listeners.
 pub(super) struct Lanes {
     all: Vec<Lane>,
-    /// True if callers' runtimes may listen at all.
+    /// True if there may be listeners on callers' runtimes.
     allowed: bool,
-    /// No runtime begins to listen before this time.
+    /// No new listener starts before this time.
     not_before: Instant,
     last: u64,
-    /// Time of the keeper's next check, while something may come.
+    /// Time of the keeper's next check, if one is planned.
     watch_at: Option<Instant>,
-    /// Number of answers and messages that had come by the keeper's last check.
+    /// Number of answers and messages read before the keeper's last check.
     seen: u64,
     /// Number of consecutive checks with unread answers.
     late: u32,
@@ -58,25 +59,25 @@ pub(super) struct Lanes {
 
 struct Lane {
     socket: Arc<dyn Socket>,
-    /// `None` while the keeper listens.
+    /// `None` while the keeper waits for answers on this socket.
     listener: Option<ListenerId>,
 }
 
 /// Listeners to spawn.
 pub(super) type NewListeners = Vec<(ListenerId, Arc<dyn Socket>)>;
 
-/// Input that listeners wait for.
+/// Input that may arrive on the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     /// Answers to requests.
     Answer,
-    /// Messages that the server sends unasked, about locks held or waited for.
+    /// Messages from the server that are not answers, about held or awaited locks.
     Message,
     Nothing,
 }
 
 impl Waits {
-    /// Returns the time until the keeper's check.
+    /// Returns the time until the keeper's next check; none if no check is needed.
     fn pause(self) -> Option<Duration> {
         match self {
             Self::Answer => Some(WATCH),
@@ -89,9 +90,9 @@ impl Waits {
 /// Result of a check of the lanes by the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// The check is not due, or something was read, or nothing may come.
+    /// The check is not due, or input was read since the last check, or no input is expected.
     Well,
-    /// Nothing was read since the last check, although something may come.
+    /// No input was read since the last check, although some is expected.
     Still,
 }
 
@@ -108,7 +109,7 @@ impl Lanes {
         }
     }
 
-    /// Replaces the sockets with those that the store has now. Listeners of removed sockets end.
+    /// Replaces the sockets with the store's current ones. Listeners of removed sockets end.
     pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
         let mut before = std::mem::take(&mut self.all);
         let lane = |socket: Arc<dyn Socket>| {
@@ -126,13 +127,14 @@ impl Lanes {
         self.all = sockets.into_iter().map(lane).collect();
     }
 
-    /// True if a caller's runtime should listen now.
+    /// True if a caller's runtime should start listeners now.
     pub(super) fn are_wanted(&self, now: Instant) -> bool {
         let silent = |lane: &Lane| lane.listener.is_none();
         self.allowed && self.all.iter().any(silent) && self.not_before <= now
     }
 
-    /// Assigns a new listener to each socket without one. Returns these listeners, to be spawned.
+    /// Assigns a new listener to each socket without one. Returns the new listeners, which the
+    /// caller must spawn.
     pub(super) fn begin(&mut self) -> NewListeners {
         let mut listeners = Vec::new();
         for lane in &mut self.all {
@@ -147,8 +149,8 @@ impl Lanes {
         listeners
     }
 
-    /// Records that a listener found something to read. Returns `false` if it is no longer a
-    /// socket's listener.
+    /// Records that a listener found input. Returns `false` if the listener was replaced or its
+    /// socket is closed.
     pub(super) fn received_by(&self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -158,14 +160,15 @@ impl Lanes {
         lane.is_some()
     }
 
-    /// Lets the thread that polls the store next read all sockets.
+    /// Makes the next poll of the store read all sockets.
     pub(super) fn receive_all(&self) {
         for lane in &self.all {
             lane.socket.received();
         }
     }
 
-    /// Removes a listener that has ended. Returns `true` if the keeper must listen instead.
+    /// Removes a listener that has ended. Returns `true` if the keeper must wait for answers
+    /// instead.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -179,8 +182,9 @@ impl Lanes {
         false
     }
 
-    /// Removes a listener polled by a thread that must not read. Returns `true` if the keeper must
-    /// listen instead. The listener's runtime may also have threads that may read.
+    /// Removes a listener that was polled by a low-priority thread, which must not read. No new
+    /// listener starts for the time of [`PENALTY`]. Returns `true` if the keeper must wait for
+    /// answers instead.
     pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
         let received = self.end(listener);
         if received {
@@ -198,7 +202,7 @@ impl Lanes {
         self.all.iter().any(|lane| lane.listener.is_some())
     }
 
-    /// Plans the keeper's next check, unless an earlier one is planned or nothing may come.
+    /// Plans the keeper's next check, unless an earlier one is planned or no input is expected.
     pub(super) fn watch_from(&mut self, waits: Waits, now: Instant) {
         let Some(pause) = waits.pause() else {
             return;
@@ -213,15 +217,16 @@ impl Lanes {
         self.watch_at
     }
 
-    /// Runs the keeper's check, if it is due. `received` is the number of answers and messages so far.
+    /// Does the keeper's check, if it is due. `received` is the number of answers and messages read so
+    /// far.
     pub(super) fn watch(&mut self, received: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;
         }
         let still = received == self.seen;
         self.seen = received;
-        // The keeper checks once more after the last answer. So it need not be woken for each of
-        // several requests that follow each other.
+        // The keeper checks once more after the last answer. So a quick succession of single
+        // requests does not wake it for each request.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -234,11 +239,11 @@ impl Lanes {
         }
     }
 
-    /// Records that the keeper has read all sockets, because its check found
-    /// [`Still`](Watched::Still).
+    /// Records that the keeper has read all sockets after its check returned
+    /// [`Still`](Watched::Still). `received` is the number of answers and messages read so far.
     pub(super) fn read(&mut self, received: u64, now: Instant) {
         if received == self.seen {
-            // No answer lay unread: the server is slow, not the listener.
+            // No answer was unread, so the server is slow, and not the listener.
             self.late = 0;
             return;
         }
@@ -292,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Two sockets, and a listener for each.
+    /// Creates two sockets, each with a listener.
     fn lanes() -> (Lanes, [Arc<Wire>; 2], [ListenerId; 2]) {
         let mut lanes = Lanes::new(true);
         let wires: [Arc<Wire>; 2] = Default::default();
@@ -325,7 +330,7 @@ mod tests {
         assert!(!lanes.are_wanted(NOW));
     }
 
-    /// Runs a check of the keeper. `come` answers were read before it, and `lay` answers lie
+    /// Does a check of the keeper. `come` answers were read before the check, and `lay` answers are
     /// unread.
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
@@ -356,7 +361,8 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener is not replaced although it is late for each of several single requests.
+    /// Fails if a listener is not replaced although it is late for each of several requests with
+    /// pauses between them.
     #[test]
     fn the_keeper_replaces_a_listener_late_for_each_request() {
         let (mut lanes, _, [listener, _]) = lanes();
@@ -368,7 +374,7 @@ mod tests {
             assert_eq!(lanes.watch(received, Waits::Answer, now), Watched::Still);
             received += 1;
             lanes.read(received, now);
-            // No further request is sent for some time.
+            // No further request follows for some time.
             while let Some(at) = lanes.watch_at() {
                 now = at;
                 assert_eq!(lanes.watch(received, Waits::Nothing, now), Watched::Well);
@@ -377,7 +383,7 @@ mod tests {
         assert!(!lanes.received_by(listener));
     }
 
-    /// Fails if messages that a listener leaves unread are read only at the next request.
+    /// Fails if messages that a late listener has not read wait until the next request.
     #[test]
     fn the_keeper_also_checks_for_messages() {
         let (mut lanes, _, _) = lanes();

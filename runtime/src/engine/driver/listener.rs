@@ -1,4 +1,4 @@
-//! A listener: a task on a caller's runtime that listens for answers.
+//! A listener: a task on a caller's runtime that waits for answers on a socket.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,25 +9,26 @@ use super::shared::Shared;
 use super::state::Received;
 use crate::store::{Listen, Socket};
 
-/// Listens on a socket, on the runtime that polls the future.
+/// Waits for answers on a socket, in the runtime that polls the returned future.
 pub(super) fn listen(
     shared: &Arc<Shared>,
     id: ListenerId,
     socket: &Arc<dyn Socket>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    // Created here, because the runtime may drop the task before the first poll. The engine is
-    // notified of that, too.
+    // Created before the first poll, because the runtime may drop the task before that. The `Drop`
+    // of this value then still notifies the engine.
     let listener = Listener {
         shared: Arc::downgrade(shared),
         id,
     };
-    // The runtime may poll the task late, or never. Meanwhile the task keeps no connection open.
+    // Weak, because the runtime may poll the task late or never, and the task must not keep a
+    // connection open until then.
     let socket = Arc::downgrade(socket);
     async move {
         let Some(socket) = socket.upgrade() else {
             return;
         };
-        // `listen` panics if the runtime has no I/O driver, and there is no other way to ask.
+        // `listen` panics if the runtime has no I/O driver. There is no other way to find that out.
         let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
         drop(socket);
         let Ok(Ok(mut readiness)) = listening else {
@@ -43,7 +44,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Waits until something comes, and reads it. Returns `false` if the listener must end.
+    /// Waits for input, and reads it. Returns `false` if the listener must end.
     async fn receives(&self, readiness: &mut dyn Listen) -> bool {
         let mut received = Received::InVain;
         let mut read = || received = self.read();
@@ -53,7 +54,7 @@ impl Listener {
             Received::InVain => false,
             Received::One => true,
             Received::Several => {
-                // The woken callers run first.
+                // Lets the woken callers run first. Their requests are then sent together.
                 tokio::task::yield_now().await;
                 if let Some(shared) = self.shared.upgrade() {
                     shared.gathered();

@@ -1,18 +1,17 @@
 //! The threads that drive the engine: callers, listeners and the keeper, around one mutex.
 //!
 //! One mutex protects the engine's [`state`]. Three kinds of threads take it:
-//! - *A caller* executes its own command, and sends the requests that follow to the store.
-//! - *A listener* listens for answers on a caller's runtime. It wakes the callers of that runtime
-//!   on a thread already awake. For callers of other runtimes it wakes another thread. See
-//!   [`lanes`].
+//! - *A caller* executes its own command, and sends the resulting requests to the store.
+//! - *A listener* waits for answers on a caller's runtime. It can wake callers of the same runtime
+//!   without waking another thread. See [`lanes`].
 //! - *The keeper*, a task on the engine's own [`thread`], does the due work: time-outs, renewals,
-//!   removals. It listens for answers if no listener does, and takes over from a late listener.
+//!   removals. It waits for answers if no listener does, and takes over from a late listener.
 //!
-//! A thread with the mutex blocks on nothing and runs no code of the program. Wake-ups and reports
-//! become [`notifications`], which the thread delivers once the mutex is free.
+//! A thread with the mutex never blocks, and runs no code of the program. Wake-ups and reports
+//! become [`notifications`], which the thread delivers after it has released the mutex.
 //!
-//! The system may preempt a thread with the mutex, and then all other threads wait. A thread of
-//! lower [`priority`] than the keeper may wait for a processor for seconds. So it never takes the
+//! The system may preempt a thread with the mutex, and then all other threads wait. A thread with a
+//! lower [`priority`] than the keeper may then wait seconds for a processor. So it never takes the
 //! mutex: its commands are [`deferred`] to the keeper.
 
 mod alarms;

@@ -1,13 +1,13 @@
-//! Models of the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
-//! random orders in which threads can run. `scripts/models` runs them and prints the number of
-//! orders.
+//! Models of the lanes, the keeper and the callers, run by `shuttle`, which tries random schedules
+//! of the threads. `scripts/models` runs the models and prints the number of schedules.
 //!
-//! The engine's state, its mutex, the lanes and the atomics of [`store_waker`](super::store_waker)
-//! and of [`lease_cell`](crate::engine::lease_cell) are the product's. The keeper's loop and the
-//! callers' code are copied. The server, its socket, the clock and the runtimes are the model's.
+//! The models use the real code of the engine's state, its mutex, the lanes,
+//! [`store_waker`](super::store_waker) and [`lease_cell`](crate::engine::lease_cell). The keeper's
+//! loop and the callers' code are simplified copies. The server, its socket, the clock and the
+//! runtimes are simulated.
 //!
-//! If time stands still, a lost wake-up ends in a deadlock, which `shuttle` finds. If time passes,
-//! the keeper must read the answers that a blocked runtime leaves unread.
+//! While time stands still, a lost wake-up ends in a deadlock, which `shuttle` detects. If time
+//! passes, the keeper must read the answers that a blocked runtime leaves unread.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -41,10 +41,10 @@ mod server;
 
 use self::server::{Server, Store};
 
-/// Number of orders that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another.
+/// Number of schedules that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another number.
 const RUNS: usize = 2_000;
 
-/// Lets a thread sleep until it is woken.
+/// A waker for which a thread can wait.
 #[derive(Default)]
 struct Parker {
     woken: Mutex<bool>,
@@ -79,13 +79,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lets the model's time pass, which `tokio` has paused.
+/// Advances the model's time, which `tokio` has paused.
 fn advance(by: Duration) {
     let advanced = pin!(tokio::time::advance(by));
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Runs the keeper, without its timer. If `time` passes, it does so while the server is idle.
+/// Runs the keeper without its timer. With `Time::Passes`, the keeper advances the time while the
+/// server is idle.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(Arc::clone(&parker));
@@ -121,14 +122,14 @@ enum Time {
     Passes,
 }
 
-/// Fate of the listening runtime.
+/// Behavior of the runtimes with listeners.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The runtime runs on.
+    /// A runtime runs until the end of the model.
     Lasts,
-    /// The runtime ends now and then, and the next caller's runtime listens.
+    /// A runtime sometimes ends. Then the runtime of the next caller gets the listener.
     Ends,
-    /// The runtime is blocked now and then.
+    /// A runtime is sometimes blocked.
     Blocks,
 }
 
@@ -136,7 +137,7 @@ enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Callers {
     Usual,
-    /// Some threads have a lower priority than the keeper. A task moves among the threads.
+    /// Some threads have a lower priority than the keeper. A task moves between the threads.
     Mixed,
 }
 
@@ -149,7 +150,7 @@ struct World {
 }
 
 impl World {
-    /// Does the same as a caller's `send`, with the model's threads as runtimes.
+    /// Does the same as `Engine::send`, with the model's threads as runtimes.
     fn send(self: &Arc<Self>, command: Command) {
         let outranked =
             self.callers == Callers::Mixed && shuttle::rand::thread_rng().gen_ratio(1, 2);
@@ -170,7 +171,7 @@ impl World {
         self.runtimes.lock().expect("no thread panics inside")
     }
 
-    /// Acquires and releases a lock, or abandons the call on the way.
+    /// Acquires and releases a lock, or abandons the call after its command was sent.
     fn call(self: &Arc<Self>, key: &str) {
         let id = self.engine.next_ticket();
         let cell = self.engine.new_cell(&FullKey::from(key));
@@ -190,7 +191,7 @@ impl World {
     }
 }
 
-/// The request of a call for the lock of this name.
+/// Returns the parameters of a call for the lock `name`.
 fn acquire(name: &str) -> Acquire {
     Acquire {
         key: name.into(),
@@ -208,7 +209,7 @@ fn acquire(name: &str) -> Acquire {
     }
 }
 
-/// Runs a runtime with one task, a listener.
+/// Simulates a runtime with one task, a listener.
 fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) {
     let mut random = shuttle::rand::thread_rng();
     let parker = Arc::new(Parker::default());
@@ -217,7 +218,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
     loop {
         match fate {
             Fate::Ends if random.gen_ratio(1, 3) => return,
-            // Blocked until all calls are done: they must not need this runtime.
+            // Blocked until all calls are done, which must not need this runtime.
             Fate::Blocks if random.gen_ratio(1, 3) => {
                 let mut state = server.state();
                 while !state.over {
@@ -342,7 +343,8 @@ fn all_callers_are_woken_with_priorities_and_blocked_listeners() {
     );
 }
 
-/// Fails if one of these bugs is not found. Each ends in a deadlock or leaves a key behind.
+/// Fails if a model does not detect one of these seeded bugs. Each bug causes a deadlock or leaves
+/// a key behind.
 #[test]
 fn the_models_detect_their_seeded_bugs() {
     const LASTS: &str = "all_callers_are_woken_if_a_listener_reads";

@@ -1,4 +1,4 @@
-//! Notifications for callers, delivered once the engine's mutex is free.
+//! Notifications for callers, delivered after the engine's mutex is released.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,30 +13,29 @@ use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::error::LockError;
 use crate::store::LockStore;
 
-/// The caller that waits until a result is forgotten.
+/// The caller that waits for the removal of a kept result.
 pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 
 /// Wakers to call, and reports to send.
 #[derive(Default)]
 pub(super) struct Notifications {
     pub(super) wakers: OneOrMany<Parting>,
-    /// Cells of ended locks. More than one task may watch each.
+    /// Lease cells of ended leases. Several tasks may wait for the end of each.
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
     /// Shutdowns without a report. Dropping the sender notifies the caller.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
-    /// Callers that asked to forget a result, each with the outcome.
+    /// Callers that waited for the removal of a kept result, each with the outcome.
     pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
-    /// Callers that wait in vain for a result to be forgotten.
+    /// Callers that waited for the removal of a kept result when the engine stopped.
     pub(super) forgetting: Vec<Forgetting>,
     /// Store of a stopped engine, to be dropped.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 
 impl Notifications {
-    /// Takes all notifications. Returns `None` if there are none, as after most commands of callers
-    /// that do not wait.
+    /// Takes all notifications. Returns `None` if there are none.
     pub(super) fn take(&mut self) -> Option<Self> {
         let none = self.wakers.is_empty()
             && self.over.is_empty()
@@ -55,8 +54,8 @@ impl Notifications {
         self.wakers.iter().filter(wakes).count()
     }
 
-    /// Delivers all notifications. A waker is the program's code, and may panic. Even then the
-    /// other tasks are woken, and this thread goes on.
+    /// Delivers all notifications. A waker is the program's code and may panic. Even then, the
+    /// other tasks are woken and this thread continues.
     pub(super) fn notify(self) {
         for parting in self.wakers {
             guarded(|| match parting {
@@ -97,7 +96,7 @@ pub(super) fn notify(notifications: Option<Notifications>) {
     }
 }
 
-/// Logs a panic of `notify` instead of passing it on.
+/// Runs `notify`. Logs a panic instead of propagating it.
 fn guarded(notify: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(notify)).is_err() {
         reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));

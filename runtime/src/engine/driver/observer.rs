@@ -1,4 +1,4 @@
-//! Reports of an engine to a test kit.
+//! The interface through which a test kit observes an engine.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use crate::base::full_key::FullKey;
 use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::TicketId;
 
-/// Receives reports on the calls of one pool, for a test kit.
+/// Observes the calls of one pool. Implemented by a test kit.
 pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
-    /// Reports the command that the engine executes next.
+    /// Called before the engine executes `command`.
     fn command(&self, command: &Command, now: Instant);
 
-    /// Reports a signal of the engine to a call.
+    /// Called before `signal` is applied to its call.
     fn signal(&self, signal: &Signal, now: Instant);
 
-    /// Returns the keys that the store has lost since the last call.
+    /// Returns the keys that the kit's store has lost since this method was last called.
     fn take_lost_keys(&self) -> Vec<FullKey>;
 
-    /// Reports that the body of `ticket` has been polled `polls` times. Returns true if its lock
-    /// should be taken away now. The store does that at its next poll.
+    /// Called with zero before the first poll of the body of `ticket`, and after a poll with the
+    /// number of polls so far. Returns true if the lock must be taken away now. The store does that
+    /// at its next poll.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 
@@ -36,14 +37,14 @@ impl Observer {
         self.watch = Some(watch);
     }
 
-    /// Reports the command that the engine executes next.
+    /// Reports the command that the engine executes next, if a test kit observes the engine.
     pub(super) fn command(&self, command: &Command, now: Instant) {
         if let Some(watch) = &self.watch {
             watch.command(command, now);
         }
     }
 
-    /// Returns the keys that the store has lost since the last call.
+    /// Returns the keys that the kit's store has lost; empty without a test kit.
     pub(super) fn lost_keys(&self) -> Vec<FullKey> {
         let watch = self.watch.as_ref();
         watch
@@ -51,7 +52,7 @@ impl Observer {
             .unwrap_or_default()
     }
 
-    /// Reports a signal of the engine to a call.
+    /// Reports a signal before it is applied, if a test kit observes the engine.
     pub(super) fn signal(&self, signal: &Signal, now: Instant) {
         if let Some(watch) = &self.watch {
             watch.signal(signal, now);

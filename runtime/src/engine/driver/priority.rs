@@ -1,8 +1,8 @@
-//! A thread's nice value, compared with the keeper's.
+//! Comparison of a thread's nice value with that of the keeper.
 //!
-//! The system may keep a thread of a higher nice value from running for seconds while other threads
-//! want the processors. If that thread had the engine's mutex, no lease would be renewed meanwhile.
-//! So such a thread never takes that mutex: see [`deferred`].
+//! A thread with a higher nice value may wait seconds for a processor while other threads are busy.
+//! If it had the engine's mutex during this time, no lease would be renewed. So a thread with a
+//! higher nice value than the keeper never takes that mutex: see [`deferred`].
 //!
 //! [`deferred`]: super::deferred
 
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The nice value of the keeper's thread.
 pub(super) struct KeptPriority(AtomicI32);
 
-/// Value if the keeper has no dedicated thread, or if the nice value of its thread is unknown.
+/// Stands for no nice value: the keeper has no dedicated thread, or the nice value of its thread is
+/// unknown.
 const NONE: i32 = i32::MAX;
 
 thread_local! {
@@ -26,12 +27,13 @@ impl Default for KeptPriority {
 }
 
 impl KeptPriority {
-    /// Records the nice value of this thread, which runs the keeper.
+    /// Records the nice value of the current thread as that of the keeper.
     pub(super) fn is_of_this_thread(&self) {
         self.0.store(nice().unwrap_or(NONE), Ordering::Relaxed);
     }
 
-    /// True if the current thread runs later than the keeper's. False on systems other than Linux.
+    /// True if the current thread has a higher nice value than the keeper. Always false on systems
+    /// other than Linux.
     pub(super) fn outranks_this_thread(&self) -> bool {
         let kept = self.0.load(Ordering::Relaxed);
         let nice = NICE.try_with(|nice| *nice).ok().flatten();
@@ -39,8 +41,8 @@ impl KeptPriority {
     }
 }
 
-/// Returns the nice value of the current thread. On systems other than Linux it belongs to the
-/// whole process, so this returns none.
+/// Returns the nice value of the current thread. None on systems other than Linux, where a nice
+/// value applies to the whole process.
 fn nice() -> Option<i32> {
     #[cfg(target_os = "linux")]
     return rustix::process::getpriority_process(None).ok();

@@ -1,4 +1,4 @@
-//! The engine's state behind its mutex, and the threads that take it.
+//! The engine's state behind its mutex, and the operations of the threads that take the mutex.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::{LockError, StoreError};
 pub(super) struct Shared {
     state: Mutex<EngineState>,
     pub(super) store_waker: Arc<StoreWaker>,
-    /// The commands of threads of lower priority than the keeper's, which never take the mutex.
+    /// Commands from threads with a lower priority than the keeper, which never take the mutex.
     deferred: Deferred,
     /// The keeper's priority, if it has a dedicated thread.
     priority: KeptPriority,
@@ -42,11 +42,12 @@ impl Shared {
         self.lock().watched_by(watch);
     }
 
-    /// Executes a caller's command, unless the engine has stopped. Returns the listeners to spawn,
-    /// if a socket has none and there is a `runtime` for them.
+    /// Executes a caller's command, unless the engine has stopped. If a socket has no listener and
+    /// `runtime` returns a runtime, returns new listeners and that runtime.
     ///
-    /// The caller spawns them after this call, without the mutex. A runtime that ends drops a task
-    /// at once, and a dropped listener takes the mutex.
+    /// The caller spawns the listeners after this call, without the mutex. Otherwise a runtime in
+    /// its shutdown could drop the spawned listener at once, and a dropped listener takes the
+    /// mutex.
     pub(super) fn execute<R>(
         &self,
         command: Command,
@@ -67,8 +68,8 @@ impl Shared {
         Ok(listeners.flatten())
     }
 
-    /// Executes these commands. After a panic of the engine, notifies their calls that it has
-    /// stopped.
+    /// Executes these commands. If the engine panics, it stops, and the calls of the remaining
+    /// commands are notified.
     fn execute_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
         let done = self.guarded(state, |state| state.execute(&mut commands));
         if done.is_none() {
@@ -93,15 +94,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Records that the keeper is on this thread, its dedicated one.
+    /// Records that the current thread is the keeper's dedicated thread.
     pub(super) fn keeper_is_here(&self) {
         self.priority.is_of_this_thread();
     }
 
-    /// Executes the deferred commands, and then does the due work. Only the keeper calls this.
-    /// `called` is true if the store may have events.
+    /// Executes the deferred commands and then the due work. Only the keeper calls this. `called`
+    /// is true if the store may have events.
     pub(super) fn do_what_is_due(&self, state: &mut EngineState, called: bool) {
-        // The keeper refuses the commands deferred to a stopped engine when it ends.
+        // If the engine has stopped, the keeper ends now, and `stop` refuses the deferred commands.
         if state.is_stopped() {
             return;
         }
@@ -112,10 +113,10 @@ impl Shared {
         state.do_what_is_due(called);
     }
 
-    /// Reads what a listener found on its socket.
+    /// Reads and handles the answers that a listener found on its socket.
     pub(super) fn receive(&self, listener: ListenerId) -> Received {
         if self.is_outranked() {
-            // The listener's runtime has threads that must not read.
+            // This thread must not read, so its runtime gets no listener for a while.
             self.send(Command::ListenerOutranked(listener));
             return Received::InVain;
         }
@@ -125,10 +126,10 @@ impl Shared {
         received.unwrap_or(Received::InVain)
     }
 
-    /// Sends the requests of the callers that a listener has woken, once these have run.
+    /// Sends the collected requests. Called when the callers woken by a listener have run.
     pub(super) fn gathered(&self) {
         if self.is_outranked() {
-            // The keeper sends the gathered requests when it wakes next.
+            // The keeper sends the collected requests when it wakes up next.
             return;
         }
         let mut state = self.lock();
@@ -146,7 +147,7 @@ impl Shared {
         self.send(Command::ListenerUnable);
     }
 
-    /// Executes or defers a listener's command. A stopped engine needs none.
+    /// Executes or defers a listener's command. A stopped engine ignores it.
     fn send(&self, command: Command) {
         if self.is_outranked() {
             let _ = self.defer(command);
@@ -163,7 +164,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases the mutex. Then wakes the keeper, if needed, and delivers notifications.
+    /// Releases the mutex. Then wakes the keeper, if necessary, and delivers the notifications.
     fn unlock(&self, mut state: MutexGuard<'_, EngineState>) {
         let wakes_keeper = state.needs_keeper();
         let notifications = state.take_notifications();
@@ -174,10 +175,10 @@ impl Shared {
         notify(notifications);
     }
 
-    /// Stops the engine, so that no call waits for it forever. The keeper calls this when it ends,
-    /// when its runtime is gone, and after a panic.
+    /// Stops the engine, so that no call waits for it forever. Called when the keeper is dropped:
+    /// at its end, at the end of its runtime, or after a panic.
     pub(super) fn stop(&self) {
-        // The list is locked before the mutex, in the same order as in `execute`.
+        // The list must be locked before the mutex, as in `execute`.
         let deferred = self.deferred.close();
         let mut state = self.lock();
         self.stopped.store(true, Ordering::SeqCst);
@@ -188,8 +189,7 @@ impl Shared {
         notify(notifications);
     }
 
-    /// Runs `work` on the state. After a panic of the engine the caller's thread goes on, and the
-    /// engine stops.
+    /// Runs `work` on the state. A panic stops the engine, but the current thread continues.
     fn guarded<T>(
         &self,
         state: &mut EngineState,
@@ -197,7 +197,7 @@ impl Shared {
     ) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(state)));
         if done.is_err() {
-            // Set at once, so that no thread goes on with a half-changed state.
+            // Set at once, so that no thread uses the inconsistent state.
             self.stopped.store(true, Ordering::SeqCst);
             state.stop(&stopped());
         }

@@ -1,10 +1,10 @@
-//! The store as operators see it: whether it can be reached, and how long its answers take.
+//! The state of the store in logs and metrics: its reachability, and the times of its answers.
 
 use crate::base::codes;
 use crate::base::reporter;
 use crate::engine::metrics::Times;
 
-/// The standing of one pool's store.
+/// The reachability and answer times of one pool's store.
 pub(super) struct Standing {
     /// The store's URL without its password.
     store: String,
@@ -21,7 +21,7 @@ impl Standing {
         }
     }
 
-    /// Records whether the store is away. Logs a change.
+    /// Records whether the store can be reached, and logs each change. `away` is true if it cannot.
     pub(super) fn is_away(&mut self, away: bool) {
         if away == self.away {
             return;

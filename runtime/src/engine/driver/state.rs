@@ -1,7 +1,7 @@
 //! The engine's state: the pure core, the store, and the waiting calls.
 //!
-//! This module gives the core commands, answers and the time. It sends the core's requests to the
-//! store, and turns the core's signals into notifications.
+//! This module passes commands, answers and the time to the core. It sends the core's requests to
+//! the store, and turns the core's signals into notifications.
 
 use std::collections::HashMap;
 use std::mem;
@@ -36,56 +36,56 @@ mod absence;
 mod commands;
 mod signals;
 
-/// The longest sleep of the keeper while something is due. The runtime's timers stand still while
-/// the computer is suspended, and leases do not. So the keeper reads the clock again after this
-/// long.
+/// The longest sleep of the keeper while a timer is set. The runtime's timers stop while the
+/// computer is suspended, but leases do not. So the keeper reads the clock again after this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Resolution of the runtime's timers.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Delay after which the engine assumes that the keeper is asleep. The keeper may be a little late
-/// because it wakes to the millisecond, and because other threads may have the processors.
+/// Delay after which the engine assumes that the keeper has missed its timer. A short delay is
+/// normal: the timer counts whole milliseconds, and other threads may occupy the processors.
 const LATE: Duration = Duration::from_millis(5);
 
-/// The keeper's sleep while nothing is due: only a command or the store can bring work.
+/// The keeper's sleep while no timer is set. Then only a command or the store can bring work, and
+/// either wakes the keeper.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of polls in a row before a thread leaves the store to the keeper. A thread polls
 /// again while the store calls its waker, or while there are requests to send.
 const MOST_ROUNDS: usize = 16;
 
-/// Number of requests that fill two scripts, one of releases and one of acquires. Waiting for more
-/// gains nothing.
+/// Number of requests that fill two scripts, one of releases and one of acquires. A larger batch
+/// would not be cheaper, so requests are sent at this number.
 const FULL: usize = 64;
 
-/// Number of events for which the engine keeps space.
+/// Largest capacity, in events, of a list kept for reuse.
 const KEPT: usize = 1024;
 
 /// Result of a listener's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received {
-    /// The listener is not needed and must end.
+    /// The socket does not need the listener, which must end.
     InVain,
     /// At most one task is woken.
     One,
-    /// Several tasks are woken. Their requests gather until they have run.
+    /// Several tasks are woken. Their requests are collected until all of them have run.
     Several,
 }
 
-/// An engine's state. The engine's mutex lets one thread at a time use it.
+/// An engine's state, protected by the engine's mutex.
 pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
-    /// The clock's last reading under the mutex. Requests are sent after it, so no deadline is
-    /// late.
+    /// Last time read from the clock under the mutex. Leases are counted from this time. Requests
+    /// are sent later, so no deadline is too late.
     now: Instant,
     events: Vec<StoreEvent>,
     cells: IdMap<TicketId, Arc<LeaseCell>>,
     shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
     last_shutdown: u64,
-    /// The callers that wait until a result is forgotten.
+    /// The callers that wait for the removal of a kept result.
     forgetting: HashMap<u64, Forgetting>,
     last_forgotten: u64,
     alarms: Alarms,
@@ -94,11 +94,11 @@ pub(super) struct EngineState {
     standing: Standing,
     lanes: Lanes,
     store_waker: Arc<StoreWaker>,
-    /// `store_waker`, as the waker for polling the store.
+    /// `store_waker` as a `Waker`, with which the store is polled.
     waker: Waker,
     /// The runtime in which the store was connected.
     runtime: Handle,
-    /// Time at which the keeper's timer wakes it.
+    /// Time to which the keeper's timer is set.
     keeper_looks_at: Instant,
     notifications: Notifications,
     observer: Observer,
@@ -107,15 +107,15 @@ pub(super) struct EngineState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Open,
-    /// All callers are gone. The engine still releases what is held.
+    /// The pool is dropped. The engine still releases the remaining locks.
     Closed,
-    /// The engine no longer does anything.
+    /// The engine does nothing any longer, and has no store.
     Stopped,
 }
 
 impl EngineState {
     /// Must be called in the runtime that the store was connected in. `listeners` is true if
-    /// callers' runtimes may listen for answers. `name` is the store's URL without its password.
+    /// callers' runtimes may wait for answers. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -124,7 +124,7 @@ impl EngineState {
         listeners: bool,
         store_waker: Arc<StoreWaker>,
     ) -> Self {
-        // With a test's clock, every run must be the same.
+        // With a test clock every run must be the same, so the seed must not depend on the process.
         let process = match clock {
             Clock::System => std::process::id(),
             Clock::Tokio(_) => 0,
@@ -159,7 +159,7 @@ impl EngineState {
         self.observer.watched_by(watch);
     }
 
-    /// Reads what a listener found on its socket.
+    /// Reads and handles the answers that a listener found on its socket.
     pub(super) fn receive(&mut self, listener: ListenerId) -> Received {
         if !self.lanes.received_by(listener) {
             return Received::InVain;
@@ -176,7 +176,7 @@ impl EngineState {
         Received::Several
     }
 
-    /// Sends the requests of the callers that a listener has woken, once these have run.
+    /// Sends the collected requests. Called when the callers woken by a listener have run.
     pub(super) fn gathered(&mut self) {
         self.read_clock();
         self.traffic.gathered();
@@ -184,20 +184,20 @@ impl EngineState {
         self.apply_signals();
     }
 
-    /// True if requests may leave: few batches are under way, or enough requests have gathered.
+    /// True if requests may be sent: few batches are under way, or enough requests are collected.
     fn may_send(&self, now: Instant) -> bool {
         FULL <= self.core.to_send() || self.traffic.may_send(now)
     }
 
-    /// Sends the core's requests, unless they should gather.
+    /// Sends the core's requests, unless further requests should be collected first.
     fn send_requests(&mut self) {
         if self.core.has_requests() {
             self.drive(true);
         }
     }
 
-    /// Does the due work. Only the keeper calls this. `called` is true if the store may have
-    /// events.
+    /// Does the due work. Only the keeper calls this. `called` is true if the store may have events
+    /// to read.
     pub(super) fn do_what_is_due(&mut self, called: bool) {
         if self.life == Life::Stopped {
             return;
@@ -210,8 +210,8 @@ impl EngineState {
         let still = watched == Watched::Still;
         let acts = called || due || opens || still;
         if acts {
-            // All answers are read first. A lease extended by an answer is not due, and an
-            // answering connection is not silent.
+            // All answers are read first, because they can extend leases, and show that a
+            // connection still works.
             self.lanes.receive_all();
             self.drive(true);
         }
@@ -221,22 +221,22 @@ impl EngineState {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // `began`, and not the current time: a lease that became due since then may be extended by
-        // an answer that came since then.
+        // `began`, and not the current time: an answer that came since `began` may extend a lease
+        // that became due since `began`.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
-            // Due requests do not gather.
+            // Requests of the due work are sent without delay.
             self.submit();
             self.drive(true);
         }
         self.apply_signals();
-        // A listener may read the answers to the keeper's requests.
+        // The answers to these requests may go to a listener, which the keeper must check.
         self.read_clock();
         self.lanes.watch_from(self.waits(), self.now);
     }
 
-    /// Returns the input that listeners wait for.
+    /// Returns the kind of input that may arrive now.
     fn waits(&self) -> Waits {
         if 0 < self.core.under_way() {
             Waits::Answer
@@ -247,9 +247,9 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock. A thread does so after it has taken the mutex, and after it has read
-    /// answers. A reading takes a fiftieth of a call. A test's clock can be read only in its
-    /// runtime.
+    /// Reads the clock. A thread does this after it has taken the mutex and after it has read
+    /// answers. It does not do it more often, because a reading takes a fiftieth of the time of a
+    /// call. A test clock can be read only in its runtime.
     fn read_clock(&mut self) -> Instant {
         self.now = match self.clock {
             Clock::System => self.clock.now(),
@@ -261,8 +261,8 @@ impl EngineState {
         self.now
     }
 
-    /// Gives requests to the store and its answers to the core, until there are none. Without
-    /// `sends`, the requests that follow from answers stay in the core.
+    /// Passes requests to the store and events to the core, until there are no more. If `sends` is
+    /// false, the requests stay in the core.
     fn drive(&mut self, sends: bool) {
         if is_torn_down() {
             return self.store_waker.hand_over();
@@ -298,8 +298,8 @@ impl EngineState {
         self.core.reuse_requests(requests);
     }
 
-    /// Takes all events of the store, until it has no more. If the store calls its waker during the
-    /// last poll, [`StoreWaker::end`] reports it.
+    /// Takes all events from the store. If the store calls its waker during the last poll,
+    /// [`StoreWaker::end`] reports it.
     fn poll_store(&mut self) {
         let Self {
             store,
@@ -312,8 +312,7 @@ impl EngineState {
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
             loop {
-                // Called before the poll, which covers everything that the store has called its
-                // waker for so far.
+                // Called before the poll, because this poll handles all earlier calls of the waker.
                 store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),
@@ -324,7 +323,7 @@ impl EngineState {
         });
     }
 
-    /// Gives the store's events to the core.
+    /// Passes the store's events to the core.
     fn take_in_events(&mut self) {
         for key in self.observer.lost_keys() {
             self.core.key_lost(&key, self.now);
@@ -361,7 +360,7 @@ impl EngineState {
         }
     }
 
-    /// True if a caller's runtime should listen now.
+    /// True if a caller's runtime should start listeners now.
     pub(super) fn wants_listeners(&self) -> bool {
         self.lanes.are_wanted(self.now)
     }
@@ -370,12 +369,12 @@ impl EngineState {
         &mut self.lanes
     }
 
-    /// True if the keeper must be woken now, and not only by its timer.
+    /// True if the keeper must be woken now, before its timer goes off.
     pub(super) fn needs_keeper(&mut self) -> bool {
         let now = self.now;
         self.lanes.watch_from(self.waits(), now);
         let early = self.looks_at(now) + TICK < self.keeper_looks_at;
-        // After a suspend the keeper may still be asleep, although its sleep is over by the pool's
+        // After a suspend the keeper may still sleep, although its time is over on the pool's
         // clock.
         let late = self.keeper_looks_at + LATE <= now;
         early || late || self.is_over()
@@ -387,7 +386,7 @@ impl EngineState {
         self.looks_at(now).since(now)
     }
 
-    /// Returns the time until which the keeper may sleep.
+    /// Returns the time at which the keeper must wake up.
     fn looks_at(&self, now: Instant) -> Instant {
         let next = earlier(self.core.next_due(), self.alarms.next_due());
         let next = earlier(next, self.lanes.watch_at());
@@ -398,7 +397,7 @@ impl EngineState {
         })
     }
 
-    /// Records until when the keeper sleeps.
+    /// Records the time at which the keeper wakes up.
     pub(super) fn keeper_sleeps(&mut self, until: Instant) {
         self.keeper_looks_at = until;
     }
@@ -417,22 +416,22 @@ impl EngineState {
         }
     }
 
-    /// Takes the notifications. The caller delivers them after it has released the mutex: woken
-    /// tasks want the mutex, and a waker is the program's code, which may do anything.
+    /// Takes the notifications. The caller delivers them after it has released the mutex, because
+    /// woken tasks need the mutex, and a waker is the program's code.
     pub(super) fn take_notifications(&mut self) -> Option<Notifications> {
         self.notifications.take()
     }
 }
 
-/// Runs `act` outside of tokio's budget of polls. After a task has used its budget, tokio reports
-/// that nothing has come, until the task has yielded once.
+/// Runs `act` without tokio's cooperative budget. When a task has used up its budget, tokio's
+/// sockets and timers are never ready until the task yields.
 fn uncounted(act: impl FnOnce()) {
     let polled = pin!(unconstrained(async { act() }));
     let _ = polled.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// True if this thread is ending, and no longer has thread-local storage. It cannot enter a
-/// runtime.
+/// True if this thread is ending and no longer has thread-local storage. Such a thread cannot enter
+/// a runtime.
 fn is_torn_down() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }

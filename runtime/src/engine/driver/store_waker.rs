@@ -1,4 +1,4 @@
-//! The waker for polling a store, on any thread.
+//! The waker with which any thread polls the store.
 
 use std::mem;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::base::seeded::seeded;
 use crate::base::sync::{Mutex, PoisonError};
 use crate::base::sync::{atomic::AtomicU8, atomic::Ordering};
 
-/// Wakes the keeper when the store may have events. While a thread polls the store, the keeper
-/// sleeps on, and that thread polls again.
+/// Wakes the keeper when the store may have events. While a thread polls the store, the keeper is
+/// not woken: that thread polls again instead.
 #[derive(Default)]
 pub(super) struct StoreWaker {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken.
+    /// Waker of the keeper's task; none after it was woken.
     keeper: Mutex<Option<Waker>>,
 }
 
@@ -27,7 +27,7 @@ const POLLED: u8 = 2;
 const POLLED_AND_WOKEN: u8 = 3;
 
 impl StoreWaker {
-    /// Registers the keeper, which is then woken for everything that happens from now on.
+    /// Registers the keeper's waker for the next wake-up.
     pub(super) fn register(&self, keeper: &Waker) {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *registered {
@@ -46,8 +46,8 @@ impl StoreWaker {
         self.state.store(POLLED, Ordering::SeqCst);
     }
 
-    /// Records that this thread has polled the store until nothing was left. Returns `false` if the
-    /// store has called its waker since [`begin`](Self::begin): then this thread must poll again.
+    /// Records that this thread has taken all events from the store. Returns `false` if the store
+    /// has called its waker since [`begin`](Self::begin): then this thread must poll again.
     pub(super) fn end(&self) -> bool {
         let calm = self
             .state
@@ -62,19 +62,20 @@ impl StoreWaker {
         calm.is_ok()
     }
 
-    /// Leaves the store to the keeper, and wakes it.
+    /// Wakes the keeper to poll the store, and ends this thread's polling.
     pub(super) fn hand_over(&self) {
         self.state.store(CALLED, Ordering::SeqCst);
         self.wake_keeper();
     }
 
-    /// Wakes the keeper to look at the time.
+    /// Wakes the keeper to execute deferred commands and due work.
     pub(super) fn wake_keeper(&self) {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken, so that the keeper is woken once: waking an awake thread costs a system call, too.
+        // Taken, so that the keeper is woken only once. Waking a thread that is already awake costs
+        // a system call, too.
         let keeper = mem::take(&mut *registered);
-        // The system may stop this thread while it wakes the keeper. Without the mutex, no thread
-        // waits for it.
+        // Releases the mutex before the wake-up, so that no thread has to wait if the system
+        // preempts this thread during the wake-up.
         drop(registered);
         if let Some(keeper) = keeper {
             keeper.wake();

@@ -1,4 +1,4 @@
-//! The keeper's one timer.
+//! The keeper's only timer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use crate::base::clock::{Clock, Instant};
 
-/// Wakes the keeper's task when something is due.
+/// Wakes the keeper's task at a set time.
 pub(super) struct Timer {
     clock: Clock,
     sleep: Pin<Box<Sleep>>,
-    /// Time at which the timer goes off, by the pool's clock.
+    /// Time at which the timer goes off, on the pool's clock.
     at: Instant,
 }
 
@@ -26,18 +26,20 @@ impl Timer {
         }
     }
 
-    /// Returns the time at which the timer goes off, by the pool's clock.
+    /// Returns the time at which the timer goes off, on the pool's clock.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// Sets the timer to go off after `sleep`, or before.
+    /// Sets the timer to go off after `sleep`, or earlier.
     ///
-    /// `sleep` is counted on the runtime's clock, which stands still while the computer is
-    /// suspended. By the pool's clock, a timer set before the suspend would seem to have gone off.
+    /// `sleep` is counted on the runtime's clock, which stops while the computer is suspended. The
+    /// pool's clock does not stop, so a timer that was set before the suspend can be late on the
+    /// pool's clock.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // An earlier time is left as it is: moving the timer costs more than one needless wake-up.
+        // If the timer is set to an earlier time, it is not changed: that would cost more than one
+        // needless wake-up.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }
@@ -58,15 +60,15 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the
-    /// computer is suspended.
+    /// A paused runtime simulates a suspended computer: the pool's clock runs, but the runtime's
+    /// clock does not.
     #[tokio::test(start_paused = true)]
     async fn a_timer_set_before_a_suspend_is_set_again() {
         let mut timer = Timer::new(Clock::System);
         let cx = &mut Context::from_waker(Waker::noop());
         assert!(timer.poll(cx).is_ready());
         assert!(timer.set(LONG * 60 * 24, cx).is_pending());
-        // By the pool's clock the day is over.
+        // On the pool's clock the day is over.
         timer.at = Instant::from_nanos(1);
         assert!(timer.set(LONG, cx).is_pending());
         assert_eq!(timer.sleep.deadline(), TokioInstant::now() + LONG);

@@ -1,12 +1,14 @@
-//! The batches under way to the store, and the times at which further requests leave.
+//! The unanswered batches of requests, and the times at which further requests may be sent.
 //!
-//! Requests that leave together are one script, which costs a server less than a script for each.
-//! So requests gather while [`MOST`] batches are under way. They leave when one of these batches
-//! has been answered, and at the latest [`WATCH`] after the older batch left. [`MOST`] is two: with
-//! one batch, a server across a network would idle for half of each round trip.
+//! Requests sent together are one script, which costs the server less than one script for each
+//! request. So the engine collects requests while [`MOST`] batches are unanswered. It sends them
+//! when one of these batches is answered, and at the latest [`WATCH`] after the older batch was
+//! sent. [`MOST`] is two: with one batch at a time, a server across a network would idle for half
+//! of each round trip.
 //!
-//! Callers that a listener wakes together ask together a moment later, each in its own task. So
-//! requests gather then, too, until those tasks have run and the listener is polled again.
+//! Callers that a listener wakes at the same time send their next commands a moment later, each
+//! from a separate task. So the engine also collects requests until those tasks have run and the
+//! listener is polled again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,54 +18,54 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{OpId, Request};
 
-/// Maximum number of batches under way while answers come.
+/// Maximum number of unanswered batches, unless answers are late.
 const MOST: usize = 2;
 
-/// Time for which requests gather after several callers were woken. The first command after this
-/// time sends them. No timer does: without a command the requests wait for the listener, or for the
-/// keeper.
+/// Time for which requests are collected after several callers were woken. The first command after
+/// this time sends them. There is no timer for it: without a command, the listener or the keeper
+/// sends the requests later.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     batches: VecDeque<Batch>,
     gathers_until: Option<Instant>,
-    /// Number of answers and messages that have come.
+    /// Number of answers and messages read so far.
     received: u64,
 }
 
-/// Requests that left together. Their numbers are consecutive.
+/// Requests sent together. Their numbers are consecutive.
 #[derive(Debug)]
 struct Batch {
     first: OpId,
     last: OpId,
     unanswered: usize,
-    /// Time after which further requests do not wait for this batch.
+    /// Time from which further requests no longer wait for this batch.
     closes_until: Instant,
 }
 
 impl Traffic {
-    /// True if requests may leave at once.
+    /// True if requests may be sent now.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         let opens = [self.batches_open_at(), self.gathers_until];
         opens.into_iter().flatten().all(|at| at <= now)
     }
 
-    /// Returns the time at which the keeper sends the gathered requests, if no answer and no
-    /// command comes before.
+    /// Returns the time at which the keeper sends the collected requests, if no earlier answer or
+    /// command has that effect.
     pub(super) fn opens_at(&self) -> Option<Instant> {
         let gathered = self.gathers_until.map(|until| until + WATCH);
         self.batches_open_at().max(gathered)
     }
 
-    /// Returns the time from which requests wait for fewer than [`MOST`] batches; `None` if they do
-    /// now.
+    /// Returns the time from which unanswered batches no longer delay requests; `None` if fewer
+    /// than [`MOST`] batches are unanswered.
     fn batches_open_at(&self) -> Option<Instant> {
         let oldest = self.batches.len().checked_sub(MOST)?;
         Some(self.batches[oldest].closes_until)
     }
 
-    /// Records the requests that leave now, as one batch.
+    /// Records the requests sent now as one batch.
     pub(super) fn sends(&mut self, requests: &[Request], now: Instant) {
         if let (Some(first), Some(last)) = (requests.first(), requests.last()) {
             self.batches.push_back(Batch {
@@ -90,17 +92,17 @@ impl Traffic {
         self.received += 1;
     }
 
-    /// Returns the number of answers and messages that have come.
+    /// Returns the number of answers and messages read so far.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Lets requests gather, because several callers are woken now.
+    /// Begins to collect requests, because several callers are woken now.
     pub(super) fn gather(&mut self, now: Instant) {
         self.gathers_until = Some(now + GATHER);
     }
 
-    /// Ends the gathering, because the callers woken together have run.
+    /// Stops collecting requests, because the woken callers have run.
     pub(super) fn gathered(&mut self) {
         if seeded!(GatheredForever) {
             return;
@@ -108,8 +110,8 @@ impl Traffic {
         self.gathers_until = None;
     }
 
-    /// Lets requests leave without waiting for answers, because the server has not answered for
-    /// long.
+    /// Lets further requests be sent without waiting for answers, because the server has not
+    /// answered for long.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -145,11 +147,12 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // A late answer to a batch taken to be lost.
+        // A late answer to a batch that `stalls` has removed.
         traffic.answered(OpId(3));
     }
 
-    /// Fails if requests wait for unanswered batches, as on a node that hangs.
+    /// Fails if requests wait longer than [`WATCH`] for unanswered batches, such as those to a
+    /// hanging node.
     #[test]
     fn unanswered_batches_delay_requests_only_briefly() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);

@@ -1,4 +1,4 @@
-//! The times of a store's answers.
+//! Measures the time that the store takes to answer each request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use crate::base::clock::Instant;
 use crate::base::reporter::meters::store::{Kind, StoreMeter};
 use crate::store::{Op, OpId, Request};
 
-/// Maximum number of requests for which the engine remembers the time of sending. A store may leave
-/// a request without an answer.
+/// Maximum number of requests whose time of sending is stored. The number is limited, because a
+/// store may leave a request without an answer.
 const REMEMBERED: usize = 8_192;
 
-/// Number of requests for which there is always room.
+/// Capacity, in requests, up to which the list keeps its memory.
 const ROOM: usize = 256;
 
-/// The requests to one pool's store, each with the time of its sending.
+/// The unanswered requests to one pool's store, each with the time of its sending.
 pub(in crate::engine) struct Times {
     meter: Arc<StoreMeter>,
     away: bool,
-    /// The requests from the number `first` on; none for an answered one.
+    /// The requests with the numbers `first`, `first + 1` and so on; none for an answered request.
     asked: VecDeque<Option<(Kind, Instant)>>,
     first: u64,
 }
@@ -39,7 +39,7 @@ impl Times {
         self.meter.is_away(away);
     }
 
-    /// Records the requests that leave now. Their numbers are consecutive.
+    /// Records the requests sent now. Their numbers are consecutive.
     pub(in crate::engine) fn sends(&mut self, requests: &[Request], now: Instant) {
         for request in requests {
             if self.asked.is_empty() {
@@ -65,8 +65,8 @@ impl Times {
             self.asked.pop_front();
             self.first += 1;
         }
-        // While one request waits through an outage, the list grows. Its memory is freed
-        // afterwards.
+        // The list grows while its first request has no answer, as in an outage. Afterwards its
+        // memory is freed.
         let room = self.asked.capacity();
         if ROOM < room && self.asked.len() < room / 8 {
             self.asked.shrink_to(room / 4);
@@ -74,7 +74,7 @@ impl Times {
     }
 }
 
-/// A dropped pool no longer reports its store as away.
+/// Takes back the report that the store is away, because the pool is dropped.
 impl Drop for Times {
     fn drop(&mut self) {
         if self.away {
@@ -83,7 +83,7 @@ impl Drop for Times {
     }
 }
 
-/// Returns the kind of a request, by which it is timed.
+/// Returns the kind of request under which its time is reported.
 fn kind(op: &Op) -> Kind {
     match op {
         Op::Take(_) | Op::TakeAll { .. } | Op::Adopt { .. } => Kind::Acquire,
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the room for the requests of an outage stays for good.
+    /// Fails if the memory for the requests of an outage is never freed.
     #[test]
     fn memory_used_in_an_outage_is_returned() {
         let mut times = Times::of("memory://room");

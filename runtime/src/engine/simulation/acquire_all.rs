@@ -1,4 +1,4 @@
-//! Calls that take several locks, and the server's part in that.
+//! Simulated calls that take several locks, and their requests at the server.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Reply, Take};
 
 impl World {
-    /// Lets a call ask for all keys of the simulation.
+    /// Lets a call request all keys of the simulation.
     pub(super) fn call_for_all(&mut self, node: usize) {
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
@@ -74,7 +74,7 @@ impl World {
         self.may_drop(node, mates);
     }
 
-    /// Drops one future in six, at any stage.
+    /// Drops one call in six, at any stage.
     fn may_drop(&mut self, node: usize, mates: Vec<TicketId>) {
         if self.random.one_in(6) {
             let at = self.now + self.random.millis(0, 400);
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Handles the grant of a ticket. Counts the call if it has all of its locks now.
+    /// Handles the grant of a ticket. Counts the call if it now has all its locks.
     pub(super) fn granted_with_others(&mut self, node: usize, ticket: TicketId) {
         let callers = &self.nodes[node].callers;
         let Some(caller) = callers.get(&ticket) else {
@@ -95,8 +95,8 @@ impl World {
         self.outcome.all_at_once += usize::from(all);
     }
 
-    /// Handles the end of a ticket that the core has forgotten. The call gives up its other
-    /// tickets. A real call would now ask for its locks individually.
+    /// Handles the signal `Apart` for a ticket. The call gives up its other tickets. A real call
+    /// would now request its locks individually.
     pub(super) fn answered_individually(&mut self, node: usize, ticket: TicketId) {
         self.outcome.individually += 1;
         if let Some(caller) = self.nodes[node].callers.get_mut(&ticket) {
@@ -109,7 +109,7 @@ impl World {
         self.roll_back(node, ticket);
     }
 
-    /// Gives up the other locks of a call that did not get all of them.
+    /// Gives up all locks of a call that did not get every lock.
     pub(super) fn roll_back(&mut self, node: usize, ticket: TicketId) {
         let caller = self.nodes[node].callers.get(&ticket);
         let mates = caller.map(|caller| caller.mates.clone());
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Takes all or none: a key held by another token keeps all keys from being taken.
+    /// Takes all keys or, if another token holds one of them, none.
     pub(super) fn serve_all(
         &mut self,
         node: usize,

@@ -1,4 +1,4 @@
-//! Callers: they arrive, wait, work inside their locks and leave, at any time.
+//! Simulated callers. They arrive, wait, work inside their locks and leave at any time.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ impl World {
         if !self.is_hot && self.random.one_in(6) {
             return self.call_for_all(node);
         }
-        // Few ttls, because a call hands a lock over only to a call with the same ttl.
+        // Only three different ttls, because a call hands a lock over only to a call with the same
+        // ttl.
         let ttl = if self.is_hot {
             2_000
         } else {
@@ -59,7 +60,7 @@ impl World {
         self.begin(node, acquire);
     }
 
-    /// Lets a caller ask. The caller may leave at any time.
+    /// Lets a caller request a lock. One caller in six is dropped at a random time.
     fn begin(&mut self, node: usize, acquire: Acquire) {
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -86,7 +87,7 @@ impl World {
         node_state.callers.insert(id, caller);
         node_state.core.acquire(id, acquire, self.now);
         if self.random.one_in(6) {
-            // The future is dropped, at any stage.
+            // The call's future is dropped, at any stage.
             let at = self.now + self.random.millis(0, 400);
             self.at(at, Happening::End(node, id));
         }
@@ -109,7 +110,8 @@ impl World {
             State::Inside(deadline) if awaited => {
                 caller.state = State::Over(now);
                 match record {
-                    // A call that became a reader beside further readers keeps no result.
+                    // A call that has become a reader keeps no result, because other readers may
+                    // run at the same time.
                     Some(record) if !caller.reads => core.release_with(id, keep, record, now),
                     _ => core.release(id, keep, now),
                 }
@@ -134,7 +136,7 @@ impl World {
         if let Some(caller) = callers.get_mut(&id)
             && let State::Inside(_) = caller.state
         {
-            // From now on readers may run beside this caller.
+            // Readers may now run at the same time as this caller.
             caller.reads = true;
             let key = caller.key.clone();
             core.downgrade(id, self.now);
@@ -169,7 +171,8 @@ impl World {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(deadline) = caller.state
                 {
-                    // The gate drops the body, and `PendingLock` notifies the engine.
+                    // In the real code, the gate drops the body, and the dropped `PendingLock`
+                    // notifies the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
@@ -187,7 +190,10 @@ impl World {
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Recalled(ticket, kept) => self.recalled_result(node, ticket, &kept),
             Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
-            Signal::Forgotten(..) | Signal::Released { .. } | Signal::ShutDown(..) => {}
+            Signal::TakenAway(_)
+            | Signal::Forgotten(..)
+            | Signal::Released { .. }
+            | Signal::ShutDown(..) => {}
         }
     }
 
@@ -197,7 +203,7 @@ impl World {
         let length = match self.random.below(3) {
             _ if self.is_hot => self.random.millis(20, 80),
             0 => self.random.millis(0, 1_500),
-            // Short, so that calls follow each other within a lease.
+            // Mostly short, so that several calls follow each other within one lease.
             _ => self.random.millis(0, 40),
         };
         let token = self.nodes[node].core.token_of(ticket);
@@ -212,12 +218,12 @@ impl World {
         caller.state = State::Inside(deadline);
         caller.give_up_at = caller.max_hold.map(|limit| now + limit);
         let downgrades = !self.is_hot && !caller.reads && self.random.one_in(6);
-        // After a hand-over the lock has the token of an earlier call.
+        // After a hand-over, the lock still has the token of an earlier call.
         self.outcome.handed_over += usize::from(caller.token != token);
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.keep_min_hold(node, ticket);
-        // A lock that an operator deleted was free before the answer came.
+        // If an operator has deleted the lock, it became free before this answer arrived.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);
         }
@@ -246,7 +252,7 @@ impl World {
         }
     }
 
-    /// Checks that no lease lasts longer than the `max_hold` of its call.
+    /// Checks that the lease does not last longer than the `max_hold` of its call.
     fn check_max_hold(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
         let caller = self.nodes[node].callers.get(&ticket);
         let limit = caller.and_then(|caller| caller.give_up_at);
@@ -257,7 +263,7 @@ impl World {
         }
     }
 
-    /// Checks that each holder's fence is greater than the fences of all earlier holders.
+    /// Checks that the holder's fence is greater than the fences of all earlier holders of the key.
     fn check_fence(&mut self, node: usize, ticket: TicketId, fence: Option<Fence>) {
         let Some(caller) = self.nodes[node].callers.get(&ticket) else {
             return;

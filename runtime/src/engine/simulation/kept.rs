@@ -1,4 +1,4 @@
-//! Checks that a lock stays at the server for as long as `cooldown` and `min_hold` specify.
+//! Checks that locks stay taken at the server for as long as `cooldown` and `min_hold` specify.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::base::full_key::FullKey;
 use crate::engine::core::ticket::TicketId;
 
 impl World {
-    /// Picks the time for which the next call's lock must stay; none for most calls.
+    /// Picks the `min_hold` of the next call; none for most calls.
     pub(super) fn min_hold(&mut self) -> Option<Duration> {
         let stays = self.random.one_in(16);
         stays.then(|| self.random.millis(1, 600))
     }
 
-    /// Begins a body, and with it the time for which its lock must stay.
+    /// Starts the `min_hold` of a call when its body starts.
     pub(super) fn keep_min_hold(&mut self, node: usize, id: TicketId) {
         let state = &mut self.nodes[node];
         if let Some(caller) = state.callers.get_mut(&id)
@@ -27,10 +27,11 @@ impl World {
         }
     }
 
-    /// Ends a body, with `deadline` as the end of its lease. Records the time until which no other
-    /// call may get its lock.
+    /// Records the end of a body, and the time until which no other call may get its lock.
+    /// `deadline` is the end of the lease.
     ///
-    /// The request to keep the lock may be lost. Then the lock stays for as long as its lease.
+    /// The request to keep the lock may be lost. Then the lock stays taken only until its lease
+    /// ends, so the check ends at `deadline`.
     pub(super) fn note_kept(
         &mut self,
         node: usize,
@@ -42,7 +43,7 @@ impl World {
         let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
             return;
         };
-        // A share is not kept by `cooldown`.
+        // `cooldown` does not apply to a share.
         let cooldown = cooldown
             .filter(|_| !caller.reads)
             .map(|cooldown| now + cooldown);
@@ -54,14 +55,15 @@ impl World {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
-        // A core does not leave a key free for other clients while the key is kept. Its use of the
-        // key begins again after that time.
+        // A core does not leave a kept key free for other clients. Its unbroken use of the key
+        // begins again after that time.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));
         self.outcome.kept += 1;
     }
 
-    /// Checks that no other call's lock on the key is kept when a call gets it.
+    /// Checks the grant of the key to a call. It is a violation if another call's lock on the key
+    /// must still be kept.
     pub(super) fn check_kept(&mut self, key: &FullKey, to_reader: bool) {
         let now = self.now;
         let keeps = |caller: &&Caller| {

@@ -1,4 +1,4 @@
-//! Checks that a core leaves a key free for other clients after long use.
+//! Checks that a core leaves a key free for other clients after a long unbroken use.
 
 use super::world::{Caller, MAKE_WAY_AFTER, State, World};
 use crate::base::clock::Instant;
@@ -6,7 +6,7 @@ use crate::engine::core::queue::OFTEN;
 use crate::engine::core::ticket::TicketId;
 use crate::store::PAUSE;
 
-/// A core's use of a key, by one call after the other.
+/// Unbroken use of a key by calls of one core, one after the other.
 #[derive(Debug)]
 pub(super) struct Use {
     since: Instant,
@@ -16,7 +16,7 @@ pub(super) struct Use {
 }
 
 impl World {
-    /// Records the end of a call, which used the key if it had the lock alone.
+    /// Records the end of a call, if it held the key exclusively.
     pub(super) fn use_ends(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         if let Some(caller) = self.nodes[node].callers.get(&id)
@@ -27,15 +27,16 @@ impl World {
         }
     }
 
-    /// Checks the grant of a lock. It is a violation if earlier calls used the key for so long that
-    /// the core had to leave it free, and did not.
+    /// Checks the grant of a lock. It is a violation if the core should have left the key free,
+    /// because earlier calls used it for too long.
     pub(super) fn check_use(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get(&id) else {
             return;
         };
         let name = (node, caller.key.clone());
-        // The core counts only unbroken use by its own process; the server counts use by several.
+        // A grant to this node ends the unbroken use by other nodes. A core counts only the use by
+        // its own process.
         self.uses
             .retain(|(user, key), _| *user == node || *key != name.1);
         if caller.reads {
@@ -71,7 +72,7 @@ impl World {
         );
     }
 
-    /// True if a call of the core has waited for the key of `id` since before `since`.
+    /// True if a call of the core waits for the key of `id`, and arrived before `since`.
     fn waited_since(&self, node: usize, id: TicketId, since: Instant) -> bool {
         let callers = &self.nodes[node].callers;
         let key = callers.get(&id).map(|caller| &caller.key);

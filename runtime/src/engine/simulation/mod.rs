@@ -1,8 +1,8 @@
-//! Several cores against one server, on simulated time, with a network that delays messages, loses
-//! them and cuts connections.
+//! A simulation of several cores and one server, with simulated time, and a network that delays and
+//! loses messages and cuts connections.
 //!
-//! The seed decides everything: the simulation reads no clock and opens no socket. A failing seed
-//! is printed; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
+//! A run depends only on its seed: it reads no clock and opens no socket. If a seed fails, the test
+//! prints it; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
 
 mod acquire_all;
 mod callers;
@@ -29,7 +29,7 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|_| panic!("{name} is a number, and not `{text}`")))
 }
 
-/// Applies `run` to each item, on all processors.
+/// Applies `run` to each item, with one thread per processor.
 fn on_all_processors<'env, I: Sync, T: Send>(
     items: &'env [I],
     run: impl Fn(&I) -> T + Sync,
@@ -64,7 +64,8 @@ fn the_simulation_holds_for_all_seeds() {
     if alone.is_some() {
         return;
     }
-    // A simulation without events would find no bug.
+    // Checks that each event happened often enough, because a simulation without events finds no
+    // bug.
     let count = usize::try_from(count).expect("so many seeds take too long");
     for (events, of_a_thousand) in [
         (total.granted, 5_000),

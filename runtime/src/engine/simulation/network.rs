@@ -1,4 +1,5 @@
-//! The network: it delays messages, cuts connections, and keeps the order on each connection.
+//! The simulated network. It delays messages and cuts connections, but keeps the order of the
+//! messages on each connection.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ impl World {
         }
         let mut request = request;
         if let Op::Give(Give { after, .. }) = &mut request.op {
-            // The order is decided when the request is sent: `after` keeps only the acquires that
-            // were not sent before it on the same connection.
+            // Leaves in `after` only the acquires that were not sent on this connection, because
+            // the server may carry these out after the removal.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
         }
@@ -35,7 +36,7 @@ impl World {
         self.at(at, Happening::Arrive(node, generation, request));
     }
 
-    /// Returns a delay: mostly short, sometimes long.
+    /// Returns a random delay, which is mostly short and sometimes long.
     pub(super) fn delay(&mut self) -> Duration {
         match self.random.below(30) {
             0 => self.random.millis(100, 2_500),
@@ -50,7 +51,8 @@ impl World {
         let now = self.now;
         let state = &mut self.nodes[node];
         if state.generation != generation {
-            // The server has carried the request out, but no core gets the answer.
+            // The connection was cut. The server has carried the request out, but the answer is
+            // lost.
             return;
         }
         let at = (now + delay).max(state.to_core);
@@ -61,8 +63,8 @@ impl World {
         );
     }
 
-    /// Publishes a message to a process. Returns true if the process listens. Even then the message
-    /// can be lost.
+    /// Publishes a message to a process. Returns true if the process is connected. Even then the
+    /// message can be lost.
     pub(super) fn publish(&mut self, node: usize, message: Message) -> bool {
         let delay = self.delay();
         let now = self.now;
@@ -118,7 +120,7 @@ impl World {
         let state = &mut self.nodes[node];
         state.generation += 1;
         state.connected = false;
-        // Requests under way still arrive, before or after those of the next connection.
+        // Requests under way still arrive, before or after the requests of the next connection.
         state.to_server = now;
         state.to_core = now;
         state.acquires.clear();

@@ -1,8 +1,8 @@
-//! Random numbers from a seed.
+//! Pseudo-random numbers from a seed.
 
 use std::time::Duration;
 
-/// A generator of random numbers: splitmix64.
+/// The generator splitmix64.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

@@ -1,4 +1,5 @@
-//! Results that the server keeps, and the checks that a body runs to its `Ok` once.
+//! Results that the server keeps for `replay` calls, and the checks that no body runs although a
+//! kept result answers its call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Reply, Take};
 
 impl World {
-    /// Picks the `replay` parameters of the next call. In most simulated worlds no call has such
-    /// parameters. In the other worlds about half of the calls have them.
+    /// Picks the `replay` parameters of the next call. In most runs no call has such parameters, in
+    /// the others about half of the calls.
     pub(super) fn replay(&mut self) -> Option<Replay> {
         let replays = self.replays && self.random.one_in(2);
         replays.then(|| {
@@ -24,7 +25,7 @@ impl World {
         })
     }
 
-    /// Picks the calling function. Several functions keep results for one key.
+    /// Picks the calling function, because two functions can keep results for the same key.
     pub(super) fn function(&mut self, replay: Option<Replay>) -> &'static str {
         match replay {
             Some(_) if self.random.one_in(4) => "another",
@@ -32,7 +33,7 @@ impl World {
         }
     }
 
-    /// Creates the result that the release keeps, after a body with `replay` has returned `Ok`.
+    /// Creates the result that the release of a `replay` call stores.
     pub(super) fn new_record(&mut self, replay: Replay, function: &'static str) -> Arc<Record> {
         self.last_result += 1;
         let kept = Kept {
@@ -54,8 +55,8 @@ impl World {
         self.serve_acquire(node, take, 0)
     }
 
-    /// Stores a result with a release. It is a violation if a second body ran to its end although
-    /// the result of the first should have answered it.
+    /// Stores a result with a release. It is a violation if the key already has a result of the
+    /// same function, because that result should have answered the call.
     pub(super) fn serve_record(
         &mut self,
         key: &FullKey,
@@ -85,8 +86,8 @@ impl World {
         result.filter(|(_, until)| self.now < *until)
     }
 
-    /// Handles a hand-over inside a core. It is a violation for a call with `replay`, for which a
-    /// result may be kept.
+    /// Checks a hand-over inside a core. A `replay` call must not get its lock this way, because
+    /// the server may have a kept result for it.
     pub(super) fn inherited(&mut self, node: usize, id: TicketId) {
         let caller = self.nodes[node].callers.get(&id);
         if caller.is_some_and(|caller| caller.replay.is_some()) {
@@ -103,14 +104,14 @@ impl World {
         self.results.iter().any(is_kept)
     }
 
-    /// Removes the results of `key`. Returns true if there was one.
+    /// Removes the results kept for `key`. Returns true if there were any.
     pub(super) fn serve_forget(&mut self, key: &FullKey) -> bool {
         let before = self.results.len();
         self.results.retain(|(of, _), _| of != key);
         self.results.len() < before
     }
 
-    /// Checks the result that a call got. It must come from the same function and have the same
+    /// Checks the result that a call got. It must come from the same function and fit the call's
     /// fingerprint.
     pub(super) fn recalled_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
         let now = self.now;
@@ -133,8 +134,8 @@ impl World {
         };
         let of = (key.clone(), *function);
         self.outcome.recalled += 1;
-        // A later result may have taken its place while the answer was under way. The result of
-        // another function has another number.
+        // A later result may have replaced this one while the answer was under way. Each result has
+        // a different number.
         let number = |kept: &Kept| kept.json.parse::<u64>().ok();
         let known = self.results.get(&of).and_then(|(known, _)| number(known));
         let stale = known < number(kept) || self.is_of_another_function(&of, kept);

@@ -1,4 +1,4 @@
-//! The server: one key, one value, one expiry, one queue of processes.
+//! The simulated server. Each key has a value, an expiry, and a queue of processes.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -37,8 +37,7 @@ impl World {
                 Reply::Left
             }
             Op::Forget { key } => Reply::Forgotten(self.serve_forget(key)),
-            // No caller of the simulation hands its lock to another core, so there is no lock to
-            // adopt.
+            // No simulated call gives its lock to another core, so there is no lock to adopt.
             Op::Adopt { .. } => Reply::Gone,
         }
     }
@@ -68,7 +67,8 @@ impl World {
         }
     }
 
-    /// Hands a free key over to the first process in its queue, unless that is `node`, which asks.
+    /// Hands a free key over to the first process in its queue, unless that process is `node`,
+    /// which sends this request.
     pub(super) fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
@@ -224,7 +224,8 @@ impl World {
         }
     }
 
-    /// Notifies a process that a share may be free. A process that does not listen loses its place.
+    /// Notifies a process that it may get a share. A process that does not listen loses its place
+    /// in the queue.
     fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
             && !self.publish(node, Message::Called(key.clone()))
@@ -300,8 +301,8 @@ impl World {
         self.publish(holder, Message::Wanted(key.clone()));
     }
 
-    /// Hands a free key over to the first process in its queue, unless that process is the one that
-    /// asks. Returns true if the key was handed over.
+    /// Hands a free key over to the first process in its queue, unless that process is `asks`,
+    /// which sends this request. Returns true if the key was handed over.
     pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
@@ -336,7 +337,7 @@ impl World {
     }
 
     /// Checks the server's grant of the key to `token`. It is a violation if the body of another
-    /// call is still inside the lock.
+    /// call may still be polled inside the lock.
     pub(super) fn check_free(&mut self, key: &FullKey, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {

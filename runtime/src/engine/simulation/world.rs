@@ -1,4 +1,4 @@
-//! The simulated world: processes (the nodes), callers, a server, and the schedule of events.
+//! The simulated world: processes (called nodes), callers, a server, and the schedule of events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
@@ -22,34 +22,34 @@ pub(super) const CORES: usize = 3;
 pub(super) const KEYS: u64 = 2;
 pub(super) const CALLS: u64 = 40;
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
-/// The server's clock runs faster than the processes' clock, by a little less than leases allow
-/// for.
+/// A ttl of 1,000 ms lasts 991 ms at the server, because its clock runs faster than the processes'
+/// clock. The difference is slightly less than the drift that leases allow for.
 pub(super) const SERVER_TTL_PER_MILLE: u32 = 991;
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const MAKE_WAY_AFTER: Duration = Duration::from_millis(150);
 
-/// The violations and counts of a run.
+/// The violations found in a run, and the numbers of its events.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) violations: Vec<String>,
     pub(super) granted: usize,
-    /// Grants to a reader beside another reader.
+    /// Grants to a reader while another reader has the lock.
     pub(super) shared: usize,
-    /// Locks that became shares.
+    /// Exclusive locks that became shares.
     pub(super) downgraded: usize,
-    /// Locks handed over without asking the server.
+    /// Locks handed over inside a process, without a request.
     pub(super) handed_over: usize,
     /// Grants after a pause in which the key was left free for other clients.
     pub(super) ways: usize,
-    /// Calls that got all of their locks at once.
+    /// Calls that got all their locks with one request.
     pub(super) all_at_once: usize,
-    /// Locks of calls that must ask individually.
+    /// Locks of calls that have to request each lock individually.
     pub(super) individually: usize,
-    /// Locks kept after the ends of their bodies.
+    /// Locks kept after the end of the body.
     pub(super) kept: usize,
-    /// Results that the server has kept.
+    /// Results stored at the server.
     pub(super) recorded: usize,
-    /// Calls that got a kept result.
+    /// Calls that a kept result answered.
     pub(super) recalled: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
@@ -80,11 +80,11 @@ impl Outcome {
 /// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {
-    /// A caller comes to a core.
+    /// A caller requests a lock from a core.
     Call(usize),
-    /// A caller ends its work (or gives up waiting).
+    /// A caller ends its work or gives up waiting.
     End(usize, TicketId),
-    /// A caller lets readers in.
+    /// A caller turns its exclusive lock into a share.
     Downgrade(usize, TicketId),
     /// A request arrives at the server.
     Arrive(usize, u64, Request),
@@ -95,15 +95,15 @@ pub(super) enum Happening {
     /// A core's connection breaks.
     Cut(usize),
     Connected(usize),
-    /// A core's timer.
+    /// A core's timer goes off.
     Tick(usize),
     /// An operator deletes a held key.
     Steal(u64),
-    /// A core is suspended until this time.
+    /// A core's process is suspended until this time.
     Pause(usize, Instant),
 }
 
-/// A message that the server sends unasked.
+/// A message that the server sends without a request.
 #[derive(Debug, Clone)]
 pub(super) enum Message {
     Called(FullKey),
@@ -122,9 +122,9 @@ pub(super) enum Holder {
         fence: Fence,
         reserved_fences: u32,
     },
-    /// Handed over to the process, and not confirmed yet.
+    /// Handed over to a process that has not confirmed it yet.
     Handed,
-    /// Kept for a time after its release by the holder with this token.
+    /// Kept for a time after the release by the holder with this token.
     Kept(Token),
     /// The readers' tokens, each with the end of its share.
     Shared(HashMap<Token, Instant>),
@@ -148,7 +148,7 @@ impl Entry {
     }
 }
 
-/// A caller, with the state that its lease cell would show.
+/// A caller of one lock, with the state that its lease cell would have.
 pub(super) struct Caller {
     pub(super) key: FullKey,
     pub(super) token: Token,
@@ -156,18 +156,18 @@ pub(super) struct Caller {
     pub(super) ttl: Duration,
     pub(super) reads: bool,
     pub(super) arrived: Instant,
-    /// The tickets of the same call, this one included; empty if the call has only one lock.
+    /// All tickets of the same call; empty if the call has only one lock.
     pub(super) mates: Vec<TicketId>,
     pub(super) max_hold: Option<Duration>,
-    /// Time at which `max_hold` ends the lock, even if it was renewed. Set at the grant.
+    /// Time at which `max_hold` ends the lease. Set at the grant.
     pub(super) give_up_at: Option<Instant>,
-    /// Time for which its lock must stay, counted from the body's start.
+    /// Least time for which the lock must stay taken, counted from the body's start.
     pub(super) min_hold: Option<Duration>,
-    /// End of the time in `min_hold`, once the body has started.
+    /// End of `min_hold`. Set when the body starts.
     pub(super) stays_until: Option<Instant>,
-    /// Time until which no other call may get the lock, after the body has ended.
+    /// Time until which no other call may get the lock. Set when the body ends.
     pub(super) kept_until: Option<Instant>,
-    /// The function whose kept result can answer the call.
+    /// The calling function. Only a result of the same function can answer the call.
     pub(super) function: &'static str,
     /// Parameters of a `replay` call.
     pub(super) replay: Option<Replay>,
@@ -177,7 +177,7 @@ pub(super) struct Caller {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
-    /// The body runs, and is polled until this time.
+    /// The body runs, and may be polled until this time.
     Inside(Instant),
     Over(Instant),
 }
@@ -186,12 +186,14 @@ pub(super) struct Node {
     pub(super) core: Core,
     pub(super) generation: u64,
     pub(super) connected: bool,
-    /// Requests under way on the connection.
+    /// Requests without an answer on the current connection.
     pub(super) open: BTreeMap<OpId, Request>,
-    /// Acquires under way on the present connection, with its generation.
+    /// Acquires without an answer on the current connection, with its generation.
     pub(super) acquires: HashMap<OpId, u64>,
-    /// Arrival of the last message in each direction. Later messages arrive later on a connection.
+    /// Arrival of the last message to the server. A later message on the same connection must not
+    /// arrive earlier.
     pub(super) to_server: Instant,
+    /// Arrival of the last message to the core, for the same reason.
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
     pub(super) callers: BTreeMap<TicketId, Caller>,
@@ -211,21 +213,21 @@ pub(super) struct World {
     pub(super) queues: KeyMap<VecDeque<(usize, Instant)>>,
     pub(super) last_fence: u64,
     pub(super) fences: KeyMap<Fence>,
-    /// The last fence given to a caller.
+    /// The last fence granted for each key.
     pub(super) granted: KeyMap<Fence>,
-    /// Unbroken use of each key by each node.
+    /// Unbroken use of each key by the calls of one node.
     pub(super) uses: HashMap<(usize, FullKey), Use>,
-    /// The tokens of keys that an operator deleted. After a deletion, no lock service can exclude a
+    /// The tokens of keys that an operator deleted. After a deletion, no lock service can prevent a
     /// second holder.
     pub(super) stolen: HashSet<Token>,
-    /// The token of each kept share, by the name of the share at the server.
+    /// The holder's token of each kept share, by the name under which the server keeps the share.
     pub(super) kept_shares: HashMap<Token, Token>,
-    /// Results that the server keeps beside its keys for each function, each with its end.
+    /// Kept results by key and function, each with the time until which it is kept.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,
     pub(super) last_result: u64,
-    /// True if there are calls with `replay`.
+    /// True if this run has calls with `replay`.
     pub(super) replays: bool,
-    /// True if nearly all calls come to one core for one key, one after the other.
+    /// True if nearly all calls of this run request one key, from one core.
     pub(super) is_hot: bool,
     pub(super) outcome: Outcome,
 }
@@ -277,7 +279,7 @@ impl World {
     pub(super) fn plan(&mut self) {
         let mut at = START;
         for _ in 0..CALLS {
-            // The next call comes after a pause, or in a rush.
+            // One call in three may come up to 200 ms later, the others at most 10 ms.
             let longest = if self.random.one_in(3) { 200 } else { 10 };
             at = at + self.random.millis(0, longest);
             let node = self.any_node();
@@ -358,7 +360,7 @@ impl World {
             | Happening::Arrive(node, ..) => *node,
             Happening::Steal(_) => return,
         };
-        // A suspended process sees every event later.
+        // A suspended process handles all events after it resumes.
         let resumes = self.nodes[node].paused_until;
         if self.now < resumes {
             return self.at(resumes, happening);
@@ -384,7 +386,7 @@ impl World {
         self.drive(node);
     }
 
-    /// Deletes the key, as an operator would.
+    /// Deletes the key, like an operator.
     fn steal(&mut self, key: &FullKey) {
         let Some(entry) = self.entries.remove(key) else {
             return;
@@ -414,7 +416,7 @@ impl World {
         }
     }
 
-    /// Does the same as the driver after each event.
+    /// Does the work of the driver after each event.
     pub(super) fn drive(&mut self, node: usize) {
         let now = self.now;
         let core = &mut self.nodes[node].core;
@@ -434,7 +436,7 @@ impl World {
         if let Some(due) = due
             && self.nodes[node].next_tick.is_none_or(|at| due < at)
         {
-            // A timer is never early, and often late.
+            // A timer goes off up to 3 ms late, but never early.
             let at = due.max(now) + self.random.millis(0, 3);
             self.nodes[node].next_tick = Some(due);
             self.at(at, Happening::Tick(node));
@@ -457,7 +459,7 @@ impl World {
     }
 
     /// Checks that no core forgets a key that it may have left on the server before the key's ttl
-    /// is over. This includes a key set by a request that took long to arrive.
+    /// is over. The key may have been set by a request that arrived late.
     pub(super) fn check_orphans(&mut self) {
         let now = self.now;
         let mut found = Vec::new();

@@ -17,9 +17,10 @@ use crate::fence::Fence;
 /// `ttl`, `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the
 /// lock, so send the handover only where the job goes. `Debug` does not show the token.
 ///
-/// A handover may be altered on its way. The key and the token must be those of a held lock. If the
-/// store has not given the fence to this lock, the greatest fence that it has given to the lock is
-/// used. The durations are accepted as they are, if a usual call could have them.
+/// A handover may be altered on its way, so adopting checks it. The key and the token must be those
+/// of a held lock. A fence that the store has not given to this lock is replaced by the greatest
+/// fence that it has given. The durations must be valid for an ordinary call, and are not checked
+/// further.
 ///
 /// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
 /// [`LockPool::adopt`]: crate::LockPool::adopt

@@ -15,19 +15,19 @@ use crate::engine::core::ticket::Share;
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::lock::call::guard::LockHandle;
-use crate::lock::nest::call_site::At;
 use crate::lock::take::settings::Beat;
 use crate::pool::LockPool;
 
-/// Mean pause after the first failed try. Each further pause is twice as long.
+/// Mean pause after the first failed try. The mean doubles with each further pause, up to
+/// `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest mean pause. The jitter adds at most half of it.
+/// Longest mean pause. The jitter adds or subtracts at most half of the mean.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl LockRequest {
     /// Waits until this process is the leader, which means that it has the lock, and then runs
-    /// `body`. Ends with the value of the body. For work that one process of many does all the
-    /// time, such as polling a queue.
+    /// `body`. Returns the value of the body. Use this for work that one of many processes does all
+    /// the time, such as polling a queue.
     ///
     /// The lease is renewed as with [`watchdog`](Self::watchdog). If it is lost, the body is
     /// dropped at its next poll, and the call waits again. It also waits again if the body returns
@@ -35,15 +35,15 @@ impl LockRequest {
     /// several times, and each time it gets the handle of its lease. Let the resource check the
     /// [`fence`](LockHandle::fence), so that it refuses late writes of an earlier leader.
     ///
-    /// The call waits without limit. While the store is away, or too many calls of the process
-    /// queue, it tries again after 100 ms, and then less and less often, up to every 2 s or so. The
-    /// log has the first failed try as `leader-retries`.
+    /// The call waits without limit. While the store is unavailable, or too many calls of the
+    /// process queue, the call tries again after about 100 ms. Later pauses grow to about 2 s. The
+    /// first failed try is logged as `leader-retries`.
     ///
     /// A [shutdown](crate::LockPool::shutdown) of the pool drops the body, and the next process
-    /// leads at once. If the leader dies, the next process leads when the ttl is over, on etcd and
-    /// ZooKeeper when its session has ended.
-    /// [`LockPool::inspect`] shows the leader. With [`max_hold`](Self::max_hold), the leader gives
-    /// way after that time.
+    /// leads at once. If the leader dies, the next process leads when the ttl is over, or, on etcd
+    /// and ZooKeeper, when the leader's session has ended. [`LockPool::inspect`] shows the leader.
+    /// With [`max_hold`](Self::max_hold), the leader loses the lock after that time, and the next
+    /// process leads.
     ///
     /// Cancel safe: if the future is dropped, the body is dropped, and the lock is released.
     ///
@@ -65,11 +65,11 @@ impl LockRequest {
     /// # Errors
     ///
     /// - [`LockError::ShuttingDown`] when the pool shuts down.
-    /// - [`LockError::Config`] for settings that no call can have, for
-    ///   [`wait`](Self::wait), because the wait has no limit, for [`shared`](Self::shared) and
-    ///   [`permits`](Self::permits), because there is one leader, and for
-    ///   [`reentrant`](Self::reentrant), because only the enclosing call can take its lost lease
-    ///   again.
+    /// - [`LockError::Config`] for invalid settings and for options that contradict leadership. A
+    ///   [`wait`](Self::wait) is refused because the wait has no limit. [`shared`](Self::shared)
+    ///   and [`permits`](Self::permits) are refused because there is one leader, and `fingerprint`
+    ///   because no result is kept. [`reentrant`](Self::reentrant) is refused because only the
+    ///   enclosing call can take its lost lease again.
     /// - [`LockError::InvalidKey`], and [`LockError::WouldDeadlock`] if this call is nested in a
     ///   body that holds the key.
     /// - [`LockError::Unavailable`] only if the pool's engine has stopped.
@@ -164,7 +164,7 @@ impl LockRequest {
             return Err(error);
         }
         if pauses.are_new() {
-            let at = At::Call(self.at);
+            let at = self.at;
             reporter::log(move || {
                 tracing::warn!(
                     code = codes::LEADER_RETRIES,

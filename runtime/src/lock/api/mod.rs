@@ -1,4 +1,4 @@
-//! Requests for locks, and the ways to begin a call that need a request.
+//! Requests for locks, and the calls that begin with a request.
 
 mod adopt;
 pub(crate) mod handover;

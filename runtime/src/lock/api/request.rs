@@ -52,7 +52,7 @@ impl LockPool {
     ///
     /// - calls on Redlock, and in a cluster if the keys are in several slots
     /// - calls for shares, and calls that enter one key as [`reentrant`](LockRequest::reentrant)
-    /// - calls for a key that other calls of this process want
+    /// - calls for a key that other calls of this process hold or request
     ///
     /// `wait` is one budget for all keys. One guard holds all keys. Its lease is over when the
     /// lease of one of the keys is over, and then the body is dropped. Every key has its own
@@ -84,7 +84,7 @@ impl LockPool {
 pub struct LockRequest {
     pub(super) pool: LockPool,
     pub(super) keys: Vec<String>,
-    pub(super) at: &'static Location<'static>,
+    pub(super) at: At,
     pub(super) settings: Settings,
 }
 
@@ -93,9 +93,15 @@ impl LockRequest {
         Self {
             pool,
             keys,
-            at,
+            at: At::Call(at),
             settings: Settings::default(),
         }
+    }
+
+    /// Replaces the place in the program, which names the holder.
+    pub(crate) fn at(mut self, at: At) -> Self {
+        self.at = at;
+        self
     }
 
     /// Sets the time for which the lock outlives a holder that dies, from 100 ms to 24 h. Required.
@@ -193,8 +199,8 @@ impl LockRequest {
     }
 
     /// Takes a share of the lock, as a reader. Many readers can hold the lock together, or one call
-    /// without this option, the writer. A reader that comes while a writer queues, queues behind
-    /// the writer. Each reader has a separate lease. Default: exclusive.
+    /// without this option, the writer. A reader that arrives while a writer queues must queue
+    /// behind the writer. Each reader has a separate lease. Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -213,10 +219,11 @@ impl LockRequest {
         self
     }
 
-    /// Takes one of `permits` places, each with a separate lease. All calls for the key should
-    /// specify the same number. If the numbers differ, as in a rolling deploy, each call enters
-    /// while fewer calls than its own number are inside. Zero fails with
-    /// [`LockError::Config`](crate::LockError::Config). Default: exclusive.
+    /// Takes one of `permits` permits: at most this many calls hold the lock at the same time, each
+    /// with a separate lease. All calls for the key should specify the same number. If the numbers
+    /// differ, as in a rolling deploy, each call gets a permit if fewer calls than its own number
+    /// hold one. Zero fails with [`LockError::Config`](crate::LockError::Config). Default:
+    /// exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -263,9 +270,9 @@ impl LockRequest {
     /// `ttl`, `watchdog` and `max_hold`. A call that is not nested takes the lock like any other.
     /// Default: off.
     ///
-    /// Calls nested side by side in one body, such as the branches of a `join!`, take turns. Each
-    /// waits at most for its [`wait`](Self::wait). If neither the call nor the pool has a wait, it
-    /// waits as long as the lease lasts.
+    /// Calls nested side by side in one body, such as the branches of a `join!`, run one after the
+    /// other. Each waits at most for its [`wait`](Self::wait). If neither the call nor the pool has
+    /// a wait, it waits as long as the lease lasts.
     ///
     /// A call is nested if the body's future polls it, and not if the body spawns it. Only
     /// [`run`](Self::run) and the attribute make a body. A call made while a
@@ -307,6 +314,6 @@ impl LockRequest {
 
     pub(super) fn call(self) -> Call {
         let locks = Locks::checked(self.keys);
-        Call::with(At::Call(self.at), locks, self.settings).pool(&self.pool)
+        Call::with(self.at, locks, self.settings).pool(&self.pool)
     }
 }

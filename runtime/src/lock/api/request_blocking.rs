@@ -14,10 +14,11 @@ impl LockRequest {
     /// [`spawn_blocking`](tokio::task::spawn_blocking).
     ///
     /// The engine's own thread renews the lease and wakes the caller. So the call also ends on a
-    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of such a
+    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of that
     /// thread wait meanwhile. If one of them has the lock, this call cannot get it, and ends with
     /// its [`wait`](Self::wait). The first such call of the process is logged as `worker-blocked`,
-    /// with its place. [`block_in_place`](tokio::task::block_in_place) moves the other tasks away.
+    /// with its `file:line`. [`block_in_place`](tokio::task::block_in_place) moves the other tasks
+    /// to another thread.
     ///
     /// A parked call cannot be cancelled, so give it a `wait` that the thread can afford.
     ///
@@ -42,7 +43,7 @@ impl LockRequest {
     /// [`LockError::Config`] also on a thread whose runtime runs the pool's engine
     /// ([`on_current_runtime`](crate::LockPoolBuilder::on_current_runtime)).
     pub fn acquire_blocking(mut self) -> Result<LockGuard, LockError> {
-        let parks = Parks::here(At::Call(self.at));
+        let parks = Parks::here(self.at);
         self.settings.parks = Some(parks);
         park(parks, self.acquire())
     }

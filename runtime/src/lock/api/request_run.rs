@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::request::LockRequest;
 use crate::error::LockError;
 use crate::lock::call::guard::LockGuard;
-use crate::lock::nest::call_site::At;
 use crate::lock::nest::leases::Locks;
 use crate::lock::take::acquire::begin;
 use crate::lock::take::observed;
@@ -45,7 +44,7 @@ impl LockRequest {
     /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `min_hold`, `permits` or
     ///   number of keys.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        let (at, locks) = (At::Call(self.at), Locks::checked(self.keys));
+        let (at, locks) = (self.at, Locks::checked(self.keys));
         let label = self.settings.label(at);
         let locks = locks.inspect_err(|error| observed::refused(label, error))?;
         let taking = begin(self.pool, locks, &self.settings, at)?;
@@ -82,9 +81,9 @@ impl LockRequest {
 
     /// Like [`run`](Self::run), but after `Ok` the lock stays for `cooldown`, by the store's clock.
     /// `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
-    /// remaining time in `retry_after`. For example, this refuses a second click that comes after
-    /// the first one is done. After `Err`, a panic or a loss, or if this future is dropped, the
-    /// lock is released at once.
+    /// remaining time in `retry_after`, or waits if it has a `wait`. For example, this refuses a
+    /// second click that comes after the first one is done. After `Err`, a panic or a loss, or if
+    /// this future is dropped, the lock is released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
     /// [`min_hold`](Self::min_hold), the later end counts.

@@ -33,7 +33,8 @@ pub(crate) trait Body {
     }
 }
 
-/// Returns true if a lock with `cooldown` stays after this value. None without `cooldown`.
+/// Function that returns true if a lock with `cooldown` stays after this value. None without
+/// `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
 /// A body that stays in the caller's frame.

@@ -22,7 +22,7 @@ use crate::lock::take::settings::OnLost;
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
-    /// True if the value of a body that returns after the loss is dropped.
+    /// True if a value that the body returns after the loss is dropped.
     late_is_lost: bool,
     /// Ends when an entered lease is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -95,8 +95,9 @@ impl Gate {
         }
     }
 
-    /// Refuses the value of a blocking body whose lease was lost while it ran, because it could not
-    /// be dropped. Also that of a leader, which may have returned because of the loss.
+    /// Refuses the value of a blocking body whose lease was lost while it ran, because a blocking
+    /// body cannot be dropped. Also refuses the value of a leader, whose body may have returned
+    /// because of the loss.
     fn returned(&self) -> Result<(), LockError> {
         if !self.late_is_lost || self.on_lost == OnLost::Continue || seeded!(LateValueReturned) {
             return Ok(());
@@ -121,8 +122,8 @@ mod tests {
     /// Longer than the test.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Fails if a loss during a poll of the body is not seen. That loss finds no task to wake, and
-    /// the body would wait for ever.
+    /// Fails if a loss during a poll of the body is missed. Such a loss wakes no task, so the body
+    /// would wait forever.
     #[tokio::test]
     async fn a_loss_during_a_poll_ends_the_body() {
         let pool = LockPool::connect("memory://gate").await.expect("a pool");

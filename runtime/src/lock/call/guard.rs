@@ -90,9 +90,10 @@ impl LockGuard {
     }
 
     /// Like [`release`](Self::release), but keeps the lock for `cooldown` from now, by the store's
-    /// clock. `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, such
-    /// as a second click after the work is done. Dropping the guard instead releases the lock at
-    /// once. With [`min_hold`](crate::LockRequest::min_hold), the later end counts.
+    /// clock. `cooldown` is from 1 ms to 24 h. A call that tries in the meantime, such as a second
+    /// click after the work is done, is refused, or waits if it has a `wait`. Dropping the guard
+    /// instead releases the lock at once. With [`min_hold`](crate::LockRequest::min_hold), the
+    /// later end counts.
     ///
     /// The engine does not know this `cooldown` in advance. So the
     /// [`retry_after`](LockError::retry_after) of a refused call is based on earlier locks of this
@@ -190,7 +191,8 @@ impl LockGuard {
     }
 }
 
-/// The view that the body of an annotated function has of its lock (`guard = name`).
+/// A view of a held lock, for the body of an annotated function (`guard = name`) and for other
+/// parts of the program.
 ///
 /// Cheap to clone. It does not keep the lock: after the function's end it reports that the lease is
 /// over.
@@ -232,7 +234,7 @@ impl LockHandle {
         self.locks.confirmed_of(key)
     }
 
-    fn locks(&self) -> &Locks {
+    pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 }
@@ -368,7 +370,8 @@ macro_rules! lease_view {
             }
 
             /// The remaining time of the lease if it is not renewed. Zero once the lease is over.
-            /// With several keys, the lease that ends first counts, here and in the methods below.
+            /// With several keys, the lease that ends first counts. The same applies to `check` and
+            /// `lost`.
             ///
             /// ```
             /// # use std::time::Duration;

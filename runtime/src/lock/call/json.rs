@@ -70,7 +70,8 @@ fn portable(value: &impl Serialize) -> Result<String, Error> {
     String::from_utf8(json).map_err(Error::custom)
 }
 
-/// True if the number is one of the integers or doubles that every build reads exactly.
+/// True if every build of a program reads the number exactly, as an integer of 64 bits or as a
+/// double.
 fn is_exact(number: &str) -> bool {
     if number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok() {
         return true;
@@ -218,7 +219,8 @@ mod every_build;
 mod tests {
     use super::*;
 
-    /// Fails if two forms of one number differ, or two numbers are the same.
+    /// Fails if two spellings of one number give different texts, or two numbers give the same
+    /// text.
     #[test]
     fn equal_numbers_have_one_form() {
         for (forms, decimal_form) in [
@@ -246,8 +248,8 @@ mod tests {
         }
     }
 
-    /// Fails if a number that another build reads as another number counts as exact, or a usual one
-    /// does not.
+    /// Fails if a number that builds read differently counts as exact, or if a common number does
+    /// not.
     #[test]
     fn a_number_is_exact_if_every_build_reads_it_alike() {
         for number in [
@@ -272,7 +274,8 @@ mod tests {
         }
     }
 
-    /// Fails if the order of fields or of a set counts, or anything else does not.
+    /// Fails if the order of fields or of a list makes two values differ, or if any other
+    /// difference is ignored.
     #[test]
     fn json_values_are_compared_regardless_of_order() {
         let same = |one, other| is_same(one, other);
@@ -291,7 +294,7 @@ mod tests {
         assert!(!same("[[1],[2]]", "[[1,2]]"));
     }
 
-    /// Fails if a cut text is read past its end, or for ever.
+    /// Fails if a truncated text is read past its end, or without end.
     #[test]
     fn a_truncated_text_is_an_error() {
         let json = r#"{"a":[1,{"ü":"\"}"}],"b":-1.5e3,"c":null}"#;

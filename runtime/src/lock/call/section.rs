@@ -20,7 +20,7 @@ use crate::lock::take::settings::Settings;
 use crate::pool::{LockPool, installed};
 use crate::store::kept::{Kept, Record};
 
-/// One run of a body inside the locks of one call. No type in here depends on the body.
+/// One run of a body inside the locks of one call. No field's type depends on the body.
 pub(crate) struct Section {
     at: At,
     /// None for the installed pool.
@@ -33,7 +33,7 @@ pub(crate) struct Section {
 }
 
 /// A section whose type is hidden from the crates with annotated functions. Otherwise each of their
-/// codegen units would compile its drop code, with all that a pool owns.
+/// codegen units would compile the drop code of a section, including that of its pool.
 pub(crate) type HiddenSection = Box<dyn Hidden + Send>;
 
 pub(crate) trait Hidden {
@@ -65,7 +65,8 @@ enum Stage {
         )]
         Arc<Kept>,
     ),
-    /// The body is dropped, and the release is requested. The call ends like its body.
+    /// The body is dropped, and the release is requested. The second field is the result of the
+    /// call.
     Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,
 }
@@ -128,7 +129,7 @@ impl Section {
             json: super::replay::within(key, json, limit)?,
         };
         let kept = Arc::new(kept);
-        let function = self.at.function();
+        let function = self.at.path();
         Some(Arc::new(Record {
             function,
             kept,

@@ -1,5 +1,6 @@
 //! The place in the program where a lock is taken.
 
+use std::any::type_name;
 use std::fmt;
 use std::panic::Location;
 use std::ptr;
@@ -15,26 +16,58 @@ pub struct Site {
     file: &'static str,
     line: u32,
     template: &'static str,
+    /// Returns the compiler's path of the place, with the type of a method.
+    path: fn() -> &'static str,
+    name: OnceLock<String>,
     label: OnceLock<Label>,
 }
 
 impl Site {
     /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
-    /// template of its keys, such as `order:<id>`.
-    pub const fn new(
+    /// template of its keys, such as `order:<id>`. `here` is a closure in the initializer of the
+    /// static with this value: the path of its type names the type of a method.
+    pub const fn new<F>(
         function: &'static str,
         file: &'static str,
         line: u32,
         template: &'static str,
+        _here: &F,
     ) -> Self {
         Self {
             function,
             file,
             line,
             template,
+            path: type_name::<F>,
+            name: OnceLock::new(),
             label: OnceLock::new(),
         }
     }
+
+    /// Returns the function's path, of a method with its type.
+    fn name(&self) -> &str {
+        let name = || readable((self.path)()).unwrap_or_else(|| self.function.to_owned());
+        self.name.get_or_init(name)
+    }
+}
+
+/// Returns the path of a function, from that of a closure in its static: `shop::Orders::create`.
+/// None if there is no such static in the path.
+fn readable(path: &str) -> Option<String> {
+    let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
+    let path = path.replace("::{{closure}}", "");
+    let (scope, name) = path.rsplit_once("::")?;
+    let of = if let Some((_, of)) = scope.split_once("<impl ") {
+        // Apart from the type: `shop::web::<impl shop::web::Desk for shop::Orders>`.
+        let of = of.strip_suffix('>')?;
+        of.split_once(" for ").map_or(of, |(_, of)| of)
+    } else if let Some(of) = scope.strip_prefix('<') {
+        // Of a trait: `<shop::Orders as shop::Desk>`.
+        of.split_once(" as ")?.0
+    } else {
+        scope
+    };
+    Some(format!("{of}::{name}"))
 }
 
 /// The place in the program that requests a lock. Shown as `file:line`.
@@ -47,9 +80,20 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// The annotated function's path, for the owner record. Empty for a call of
+    /// The annotated function's path, of a method with its type, for the owner record. The compiler
+    /// may write the type differently in a later version. Empty for a call of
     /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn function(self) -> &'static str {
+        match self {
+            Self::Function(site) => site.name(),
+            Self::Call(_) => "",
+        }
+    }
+
+    /// The path of the annotated function's module and its name, under which `replay` keeps results.
+    /// Every compiler writes it alike. Empty for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock).
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Function(site) => site.function,
             Self::Call(_) => "",
@@ -82,5 +126,78 @@ impl fmt::Display for At {
             Self::Call(location) => (location.file(), location.line()),
         };
         write!(f, "{file}:{line}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the name of a place in the function or method with this macro.
+    macro_rules! name {
+        () => {{
+            static __LEASEHOLD_SITE: Site = Site::new("fallback", "", 0, "", &|| ());
+            At::Function(&__LEASEHOLD_SITE).function()
+        }};
+    }
+
+    trait Desk {
+        fn open() -> &'static str;
+        fn shut() -> &'static str {
+            name!()
+        }
+    }
+
+    mod orders {
+        use super::*;
+
+        pub(super) struct Orders;
+        pub(super) struct Of<T>(T);
+
+        impl Orders {
+            pub(super) fn create() -> &'static str {
+                name!()
+            }
+        }
+
+        impl Desk for Orders {
+            fn open() -> &'static str {
+                name!()
+            }
+        }
+
+        pub(super) fn create() -> &'static str {
+            (|| name!())()
+        }
+    }
+
+    impl orders::Orders {
+        fn find() -> &'static str {
+            name!()
+        }
+    }
+
+    impl<T> Desk for orders::Of<T> {
+        fn open() -> &'static str {
+            name!()
+        }
+    }
+
+    /// Fails if methods of two types have one name, or if the compiler's path is not understood.
+    #[test]
+    fn methods_are_named_with_their_type() {
+        let here = module_path!();
+        for (name, expected) in [
+            (orders::create(), "orders::create"),
+            (orders::Orders::create(), "orders::Orders::create"),
+            (orders::Orders::find(), "orders::Orders::find"),
+            (orders::Orders::open(), "orders::Orders::open"),
+            (orders::Orders::shut(), "Desk::shut"),
+            (orders::Of::<u8>::open(), "orders::Of<_>::open"),
+        ] {
+            assert_eq!(name, format!("{here}::{expected}"));
+        }
+        static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());
+        assert_eq!(At::Function(&OTHER).function(), "shop::create");
     }
 }

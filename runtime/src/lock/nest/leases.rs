@@ -30,7 +30,7 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when a call with one key has requested it, or a call with several keys holds all of
+    /// Set when a call with one key has requested the key, or a call with several keys holds all of
     /// them.
     lease: OnceLock<LeaseRef>,
 }
@@ -97,7 +97,7 @@ impl Locks {
         &self.0[0].name
     }
 
-    /// The keys at the store, with their namespace. Empty while the call does not hold them.
+    /// The keys at the store, with their namespace. Empty until the leases are set.
     pub(crate) fn full_keys(&self) -> impl Iterator<Item = &str> {
         let leases = self.iter().filter_map(Lock::lease);
         leases.map(|lease| &**lease.cell.key())
@@ -111,7 +111,7 @@ impl Locks {
         }
     }
 
-    /// Like [`fence`](Self::fence), for spans: the program is not considered to have read it.
+    /// Like [`fence`](Self::fence), for spans: the fence does not count as read by the program.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.lease().and_then(|lease| lease.cell.peek_fence()),
@@ -171,6 +171,12 @@ impl Locks {
     pub(crate) fn are_shared(&self) -> bool {
         let shared = |lease: &LeaseRef| lease.shared || lease.cell.is_shared();
         self.iter().filter_map(Lock::lease).any(shared)
+    }
+
+    /// True if the holder was notified that `force_release` has taken one of the locks away.
+    pub(crate) fn are_taken_away(&self) -> bool {
+        let mut leases = self.iter().filter_map(Lock::lease);
+        leases.any(|lease| lease.cell.is_taken_away())
     }
 
     pub(crate) fn is_live(&self) -> bool {

@@ -19,7 +19,8 @@ use crate::error::LockError;
 use crate::pool::PoolId;
 
 thread_local! {
-    /// Outermost first, each with the task that polls the body. None outside of tokio's tasks.
+    /// Outermost first, each with the task that polls the body. The task is none outside of tokio's
+    /// tasks.
     static PATH: RefCell<Vec<(Option<task::Id>, Locks)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -107,7 +108,7 @@ pub(crate) enum Inside {
     Held,
     /// Inside a lock of this name, but the lease is over.
     Lost,
-    /// Outside of the locks of this name. Has the names of the locks around the code.
+    /// Outside of the locks of this name. Contains the names of the locks around the code.
     Outside(Vec<String>),
 }
 

@@ -1,4 +1,5 @@
-//! Tasks that inherit the pool of a scope, and know the locks of the code that spawns them.
+//! Spawned tasks that inherit the pool of a scope. For `is_held`, they also inherit the locks of
+//! the code that spawns them.
 
 use std::future::Future;
 
@@ -37,7 +38,7 @@ use crate::pool::scope;
 /// The task does not have the locks of its caller, because it can outlive them. For a key that the
 /// caller holds, the task is like any other call: it is refused or waits, and `reentrant` enters
 /// nothing. A body that awaits such a task waits for itself, until the task's `wait` or the body's
-/// lease is over. The log then has the event `own-lock` with the place of the task's call. A body
+/// lease is over. The log then has the event `own-lock` with `file:line` of the task's call. A body
 /// whose lease is lost is dropped, but the task is not. In the task, [`is_held`](crate::is_held())
 /// is true for the locks of its caller, as long as their leases last.
 ///

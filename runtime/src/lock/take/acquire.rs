@@ -30,10 +30,11 @@ use crate::pool::LockPool;
 ///
 /// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// Nearly every call has one key, which no enclosing call holds. This is then the requested
-    /// lock of that key. For every other call it is empty until `others` is ready.
+    /// The locks of the call. For a call with one key, which no enclosing call holds, the requested
+    /// lock is here from the start. Otherwise this is empty until `others` is ready.
     held: HeldLocks,
-    /// The future that takes the locks of every other call. They are then moved into `held`.
+    /// The future that takes the locks of a call with several keys, or of a call that enters a
+    /// lock. Its result is moved into `held`.
     others: Option<Taken>,
     /// Minimum time for which the locks stay at the store, from the moment when all are taken.
     min_hold: Option<Duration>,
@@ -120,8 +121,7 @@ fn ask(
     })
 }
 
-/// Begins to adopt a lock that another process has handed over. The caller must poll the
-/// acquisition next.
+/// Begins to adopt a lock handed over by another process. The caller must poll this next.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
@@ -167,7 +167,7 @@ impl Acquisition {
                 None
             }
         };
-        // The body begins now. Locks that the call gave back earlier are not kept.
+        // The body begins now. Locks that the call gave back earlier do not stay at the store.
         if let Some(min_hold) = self.min_hold.take() {
             self.held.keep_min_hold(min_hold);
         }
@@ -206,7 +206,8 @@ impl Want {
     fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
         let key = pool.full_key(lock.name());
         let holder = match nesting::standing(pool.id(), &key) {
-            // A share is not entered: a writer may wait for the key, and two shares are not one.
+            // A share cannot be entered: the nested call would need a second share, and could queue
+            // behind a writer that waits for the first one.
             Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
@@ -231,7 +232,10 @@ pub(crate) fn acquire(
     Acquire {
         key,
         token: pool.token(),
-        function: at.function(),
+        function: match plan.replay {
+            Some(_) => at.path(),
+            None => at.function(),
+        },
         site: at.site(),
         label,
         terms: plan.terms,
@@ -276,10 +280,9 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request. This requires that every key is free, and that the store can
-    /// take all in one step. No other call of this process may want one of the keys.
-    ///
-    /// Returns none if the call must take its locks individually.
+    /// Takes all locks in one request, if every key is free and the store can take all in one step.
+    /// No other call of this process may hold or request one of the keys. Returns none if the call
+    /// must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
@@ -305,10 +308,8 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are released. The engine executes these releases before any later request of
-    /// this process.
-    ///
-    /// Returns none if the first leases have become too old. The call then starts again.
+    /// locks before it are released, before any later request of this process. Returns none if the
+    /// first leases have become too old. The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
@@ -378,7 +379,7 @@ impl Taking {
     }
 
     /// Takes one lock, after those in `before`. Returns none if the leases in `before` would become
-    /// too old.
+    /// too old while the call waits.
     async fn one(
         &self,
         want: &Want,
@@ -430,8 +431,8 @@ impl Taking {
         self.pool.engine().clock().now().since(self.since)
     }
 
-    /// Returns how long the leases taken so far may still age. Without a watchdog the engine does
-    /// not renew them, and the body must begin with at least half a ttl left.
+    /// Returns the time until a lease taken so far is too old. Without a watchdog the engine does
+    /// not renew these leases, and the body must begin with at least half a ttl left.
     fn fresh(&self, held: &[HeldLock]) -> Duration {
         let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
         let least = own.map(|lock| lock.cell().remaining()).min();

@@ -1,8 +1,8 @@
 //! Calls that park their thread instead of being awaited.
 //!
 //! The thread polls the same future as an async caller, so there is one way to take, keep and
-//! release a lock. Whoever reads the store's answer wakes the thread: a listener, or the keeper on
-//! its own thread. No part of the future needs a timer or a task of the caller's runtime.
+//! release a lock. The thread is woken when the store's answer is read, by a listener or by the
+//! keeper on its own thread. No part of the future needs a timer or a task of the caller's runtime.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -64,12 +64,13 @@ impl Parks {
     }
 }
 
-/// True if a task, or the future of a `block_on`, runs on this thread. A thread of `spawn_blocking`
-/// and a thread in `block_in_place` may block.
+/// True if a task, or the future of a `block_on`, runs on this thread. False for a thread of
+/// `spawn_blocking` or in `block_in_place`, which may block.
 ///
-/// tokio has no function for this. But it limits the number of operations between two yields of
-/// such code, and of no other code. The limit is at most 255. A task whose limit is used up yields
-/// at its next operation, so this costs a blocked task no more than that.
+/// tokio has no function for this. But on such threads, and only there, tokio limits the number of
+/// operations between two yields to at most 255. This function uses the limit up, and thereby
+/// detects it. The task then yields at its next operation, which matters little to a task that
+/// blocks its thread.
 fn is_worker() -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     let mut is_limited = || match coop::poll_proceed(&mut cx) {
@@ -79,7 +80,7 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    // The body of a parked call has no limit.
+    // The body of a parked call runs without this limit.
     PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
@@ -95,8 +96,8 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
-    // Inside a task, an operation beyond the task's limit is woken when the task yields. This
-    // thread does not yield before the operation is done.
+    // Inside a task, an operation beyond the limit is not woken before the task yields. A parked
+    // thread does not yield, so it would wait forever.
     polled(coop::unconstrained(future))
 }
 
@@ -109,7 +110,7 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if a call inside a parked call of a worker does not count as one of a worker.
+    /// Fails if, on a worker, a call inside a parked call is not recognized as a call on a worker.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();
@@ -147,7 +148,7 @@ mod tests {
         assert!(!is_worker, "a thread in `block_in_place`");
     }
 
-    /// Fails if a future is polled within the limit of the task that is blocked.
+    /// Fails if the limit of the blocked task applies to the parked future.
     #[test]
     fn a_parked_future_has_no_limit() {
         let [one, _] = runtimes();

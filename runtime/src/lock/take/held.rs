@@ -38,8 +38,8 @@ pub(crate) enum HeldLock {
     Entered(NestedPermit),
 }
 
-/// The permit of a nested call. Nested calls side by side run one at a time. Dropping this returns
-/// the permit.
+/// The permit of a nested call. Of several calls nested side by side, only the one with the permit
+/// runs. Dropping this returns the permit.
 pub(crate) struct NestedPermit {
     cell: Arc<LeaseCell>,
     _permit: OwnedSemaphorePermit,
@@ -163,14 +163,15 @@ impl HeldLocks {
         Poll::Ready(Ok(now))
     }
 
-    /// Refuses to park this thread for the locks that the call has taken itself, if their engine
-    /// would be parked, too.
+    /// Returns an error if parking this thread would also park the engine of the locks that the
+    /// call has taken itself.
     pub(crate) fn can_park(&self, parks: Parks) -> Result<(), LockError> {
         let mut own = self.own();
         own.next().map_or(Ok(()), |lock| parks.check(lock.pool()))
     }
 
-    /// Refuses to keep the locks that the call has taken itself, if their store cannot.
+    /// Returns an error if the store cannot keep the locks that the call has taken itself after the
+    /// call's end.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
         let mut own = self.own();
         own.next().map_or(Ok(()), |lock| lock.pool().can_keep())
@@ -317,8 +318,8 @@ impl HeldLocks {
         Poll::Ready(gone)
     }
 
-    /// The locks that the call has taken itself, in reverse order: `poll_released` returns the lock
-    /// that it finds last.
+    /// The locks that the call has taken itself, in reverse order, so that `poll_released` returns
+    /// the first lost lock: it keeps the last one that it finds.
     fn own(&self) -> impl Iterator<Item = &PendingLock> {
         self.held.iter().rev().filter_map(|lock| match lock {
             HeldLock::Held(lock) => Some(lock),

@@ -124,8 +124,8 @@ impl Asking {
         }
     }
 
-    /// Returns the current time, and the time since the call began to ask. `now` is the current
-    /// time, if known.
+    /// Returns the current time, and the time since the call requested its locks. `now` is the
+    /// current time, if known.
     fn time(&self, now: Option<Instant>) -> (Option<Instant>, Duration) {
         let now = self.since.map(|_| now.unwrap_or_else(|| self.clock.now()));
         let waited = now.zip(self.since).map(|(now, since)| now.since(since));
@@ -198,7 +198,7 @@ impl Drop for Holding {
     }
 }
 
-/// Records a call that was refused before it could ask.
+/// Records a call that was refused before it could request its locks.
 pub(crate) fn refused(label: Label, error: &LockError) {
     let outcome = Outcome::of(error);
     label.meter().refused(outcome);

@@ -135,9 +135,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // The default of trying once is for locks that another call holds. Branches of one body
-            // take turns. They wait as long as necessary if neither the call nor the pool sets a
-            // wait.
+            // By default, a call tries once for a lock that another call holds. Nested calls in
+            // branches of one body wait for each other instead, as long as necessary, unless the
+            // call or the pool sets a wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
@@ -147,8 +147,8 @@ impl Settings {
         })
     }
 
-    /// Checks the options of a `replay` call. A result belongs to one key, and to a call that has
-    /// that key alone.
+    /// Checks the options of a `replay` call. A result belongs to one key, which its call must have
+    /// taken itself as an exclusive lock.
     fn replay(&self) -> Result<Option<Replay>, LockError> {
         let Some(replay) = self.replay else {
             return Ok(None);

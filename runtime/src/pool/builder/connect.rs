@@ -1,5 +1,4 @@
-//! Connecting a pool: the checks of its configuration, the options of the store, and the start of
-//! the engine.
+//! Connecting a pool: checks its configuration, connects to the store, and starts the engine.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,8 +26,8 @@ use crate::store::options::Options;
 
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// Number of requests under way at which the engine asks for no further lock. A server answers this
-/// many requests within a few dozen milliseconds.
+/// The engine requests no further lock while this many requests have no answer. A server answers
+/// this many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPoolBuilder {
@@ -39,7 +38,7 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Returns the store in the URL, if the rest of the configuration is valid.
+    /// Parses the URL into a store, and checks the rest of the configuration.
     pub(crate) fn target(&self) -> Result<Target, LockError> {
         let target = Target::parse(self.url.as_deref().unwrap_or_default());
         self.check()?;

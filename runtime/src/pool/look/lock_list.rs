@@ -1,4 +1,4 @@
-//! The list of locks, as a stream.
+//! The stream of locks that match a pattern.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::store::source::{Page, Place};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 
-/// The locks that match a pattern; see [`LockPool::locks`]. This is a `Stream` with any feature for
-/// a server. Programs without the crate `futures` use [`next`](Self::next).
+/// The locks that match a pattern; see [`LockPool::locks`]. With the feature of any store on a
+/// server, this type is a `Stream`. Programs without the crate `futures` use [`next`](Self::next).
 ///
-/// Cancel safe: a dropped `next` takes no lock out of the list.
+/// Cancel safe: if the future of `next` is dropped, no lock of the list is skipped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,7 +38,7 @@ pub struct LockList {
     next: Next,
 }
 
-/// The continuation of the list.
+/// The part of the list after the current page.
 enum Next {
     From(Place),
     Asking(Asking),
@@ -55,7 +55,7 @@ impl LockList {
         }
     }
 
-    /// Returns the next lock. None at the end of the list, and after an error.
+    /// Returns the next lock; none at the end of the list, and after an error.
     ///
     /// ```
     /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {

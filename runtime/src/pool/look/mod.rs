@@ -1,7 +1,7 @@
-//! Inspecting the locks at a pool's store, and taking them away.
+//! Inspecting the locks at a pool's store, and taking locks away by force.
 //!
-//! [`lock_list`] is the list as a stream. [`observer`] reads the store separately from the pool's
-//! engine, so that a long list delays no renewal.
+//! [`lock_list`] has the stream of a list of locks. [`observer`] reads the store separately from
+//! the pool's engine, so that a long list delays no renewal.
 
 pub(crate) mod lock_list;
 pub(crate) mod observer;
@@ -15,17 +15,18 @@ use crate::inspect::info::LockInfo;
 use crate::inspect::pattern::Pattern;
 use crate::key;
 
-/// Inspecting locks, and taking them away. These methods work on every store and under every
-/// executor, even when the pool is shut down.
+/// Inspecting locks, and taking them away. These methods work on every store and with every
+/// executor, even after the pool is shut down.
 ///
-/// A pool on a server inspects locks over a separate connection, so that a long list does not delay
-/// a lock. The first use opens the connection. It is closed after 10 s without use.
+/// If the store is on a server, the pool inspects locks over a separate connection, so that a long
+/// list does not delay other calls. The first use opens the connection, and 10 s without use close
+/// it.
 impl LockPool {
     /// Returns information from the store about the lock `key`: its state, its holders and the
-    /// waiting processes. It costs one round trip (two on etcd and ZooKeeper), and takes and
-    /// changes nothing. A lock that no call has is [`Free`](crate::LockState::Free).
+    /// waiting processes. This costs one round trip (two on etcd and ZooKeeper), and changes
+    /// nothing. A lock that no call holds is [`Free`](crate::LockState::Free).
     ///
-    /// It takes at most about three times the pool's `io_timeout`.
+    /// This takes at most about three times the pool's `io_timeout`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -52,8 +53,9 @@ impl LockPool {
     /// `*` matches any text, `?` matches one character, and `\` makes the next character literal.
     ///
     /// The stream reads the store page by page (`SCAN`), as fast as it is polled, and keeps one
-    /// page in memory. So the list is not a snapshot: a lock that comes or goes in the meantime may
-    /// be missing, and one that stays may appear twice. After an error the stream ends.
+    /// page in memory. So the list is not a snapshot. A lock that is taken or released in the
+    /// meantime may be missing, and a lock that stays may appear twice. After an error the stream
+    /// ends.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -74,27 +76,27 @@ impl LockPool {
         LockList::new(self.clone(), Pattern::new(pattern))
     }
 
-    /// Takes the lock `key` away from its holders, and returns its previous state. None if it was
+    /// Takes the lock `key` away from its holders, and returns its previous state; none if it was
     /// free.
     ///
-    /// A holder whose process is connected is notified at once: its body is dropped and its call
-    /// ends with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and
-    /// after 3 seconds at the latest. So two bodies do not overlap, unless one continues for longer
-    /// than that. This can happen with a blocked thread, a stopped process, or
+    /// A holder with a connected process is notified at once: its body is dropped and its call ends
+    /// with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and after 3
+    /// seconds at the latest. So two bodies do not overlap, unless the old one continues for more
+    /// than 3 seconds. That can happen with a blocked thread, a stopped process, or
     /// `on_lost = "continue"`.
     ///
-    /// A holder cannot be notified if its process is dead or cut off, or if it is another client.
-    /// Then the lock becomes free at once. If such a holder is alive, it notices the loss at its
-    /// next renewal, or at the end of its lease. Until then, only the [fence](crate::Fence) keeps
-    /// its writes out.
+    /// A holder cannot be notified if its process is dead or disconnected, or if the holder is a
+    /// client without leasehold. Then the lock becomes free at once. If such a holder is alive, it
+    /// notices the loss at its next renewal, or at the end of its lease. Until then, only the
+    /// [fence](crate::Fence) can protect data from its writes.
     ///
     /// On etcd and ZooKeeper, the server does not know if a process is alive. On these stores, this
-    /// method returns when the holder has given the lock back, or after 3 seconds. The lock is then
+    /// method returns when the holder has released the lock, or after 3 seconds. The lock is then
     /// free.
     ///
-    /// A lock kept by `cooldown`, or handed to a waiting process, becomes free at once. A waiting
-    /// process gets it next. A second call of this method for a lock that is already being taken
-    /// away changes nothing.
+    /// A lock that is kept by `cooldown`, or reserved for a waiting process, becomes free at once.
+    /// Then the first waiting process gets it. A second call of this method changes nothing while a
+    /// lock is already being taken away.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Inspection of a pool's store, separate from the pool's engine.
+//! Inspection of a pool's store, independent of the pool's engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +20,10 @@ use crate::store::source::{Page, Place};
 
 /// Inspects the locks of one pool.
 ///
-/// Locks of this process are read on the caller's thread. Every other store is read on a dedicated
-/// thread with its own runtime, so that inspection works under every executor. The thread owns the
-/// connections. It starts with the first question, and ends after a while without a question.
+/// Locks of a store in this process are read on the caller's thread. Every other store is read on a
+/// dedicated thread with its own runtime, so that inspection works with every executor. The thread
+/// owns the connections. It starts with the first question, and ends after a while without
+/// questions.
 pub(crate) struct Observer {
     namespace: String,
     local: Option<Arc<Space>>,
@@ -32,7 +33,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// `local` has the locks, if they are in this process.
+    /// `local` has the locks, if the store is in this process.
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
             namespace: options.namespace.clone(),
@@ -65,12 +66,12 @@ impl Observer {
         }
     }
 
-    /// Takes the lock away on a separate thread, because this waits for the holder, and other
-    /// questions must not wait with it.
+    /// Takes the lock away on a separate thread. This waits for the holder, and other questions
+    /// must not be delayed.
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // A thread that cannot run drops the question.
+        // If the thread has ended, it drops the question, and `answer` ends with an error.
         let _ = started.send(Asked {
             question: Question::TakeAway(key, reply),
             at: Instant::now(),
@@ -88,7 +89,7 @@ impl Observer {
         answer.await.unwrap_or_else(|_| Err(thread::ended()))
     }
 
-    /// Sends a question to the thread, which is started if it does not run.
+    /// Sends a question to the thread. Starts the thread if it does not run.
     fn send(&self, question: Question) -> Result<(), LockError> {
         let mut asked = Asked {
             question,
@@ -102,7 +103,7 @@ impl Observer {
             }
         }
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // A thread that cannot run drops the question, and its caller gets an error.
+        // If the thread has ended, it drops the question, and its caller gets an error.
         let _ = started.send(asked);
         *sender = Some(started);
         Ok(())

@@ -21,11 +21,11 @@ use crate::store::source::{Page, Place, Source};
 /// Time without a question after which the thread closes its connections and ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Maximum time of an answer, in multiples of the pool's `io_timeout`: two connections and the
-/// question.
+/// Maximum time until an answer, in multiples of the pool's `io_timeout`: for two connections and
+/// the request.
 const STEPS: u32 = 3;
 
-/// The sender of an answer.
+/// The channel for the answer to a question.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LockError>>;
 
 /// A question to the thread.
@@ -35,14 +35,14 @@ pub(super) enum Question {
     TakeAway(FullKey, Reply<LockInfo>),
 }
 
-/// A question, and the time of its arrival. Callers do not wait longer because other questions come
-/// first.
+/// A question, and the time at which it was asked. The time limit counts from then, even if other
+/// questions are answered first.
 pub(super) struct Asked {
     pub(super) question: Question,
     pub(super) at: Instant,
 }
 
-/// Starts a thread, which ends automatically.
+/// Starts a thread. It ends when it is idle, or when the returned sender is dropped.
 pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<Asked>, LockError> {
     let (sender, questions) = unbounded_channel();
     let body = move || {
@@ -69,21 +69,22 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
     Ok(sender)
 }
 
-/// Returns the error to each caller. Used if there is no runtime, because the process cannot open
-/// more files.
+/// Returns the error to each caller. Used if the thread could not create a runtime, for example
+/// because the process cannot open more files.
 fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
     let refused = unavailable(
         "io",
         &format!("the locks cannot be inspected: {}", io_text(error)),
     );
     while let Some(asked) = questions.blocking_recv() {
-        // A later question starts another thread.
+        // Later questions start another thread.
         questions.close();
         asked.refuse(refused.clone());
     }
 }
 
-/// Answers one question after the other, until none has come for a while or the pool is gone.
+/// Answers one question after the other, until the thread is idle for `IDLE` or the pool is
+/// dropped.
 async fn answer_all(
     source: Result<Box<dyn Source>, LockError>,
     mut questions: UnboundedReceiver<Asked>,
@@ -97,7 +98,7 @@ async fn answer_all(
             Err(_) => break,
         }
     }
-    // A later question starts another thread.
+    // Later questions start another thread.
     questions.close();
     while let Some(asked) = questions.recv().await {
         asked.answer(&mut source, limit).await;
@@ -137,7 +138,8 @@ impl Asked {
     }
 }
 
-/// Sends the result of `ask`, or an error if it is late. Does not ask if the caller is gone.
+/// Sends the result of `ask`, or an error if there is no result at `until`. Does not call `ask` if
+/// the caller is gone.
 async fn reply_with<'a, T>(
     reply: Reply<T>,
     source: &'a mut Result<Box<dyn Source>, LockError>,
@@ -166,7 +168,7 @@ fn late() -> LockError {
     )
 }
 
-/// The error for a thread that ended without an answer.
+/// Returns the error for a thread that ended without an answer.
 pub(super) fn ended() -> LockError {
     unavailable(
         "stopped",

@@ -46,7 +46,7 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     })
 }
 
-/// A client of the store. Keeps the replies that a scene has not asked for yet.
+/// A client of the store. Keeps the replies that a scene has not read yet.
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
@@ -93,8 +93,8 @@ impl Client {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// With `listeners`, stops reading the sockets, as if listener threads did that; there are no
-    /// such threads. Otherwise lets the store read them again.
+    /// With `listeners`, stops reading the sockets, as if listener threads read them. The suite has
+    /// no such threads. Otherwise lets the store read them again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;

@@ -15,14 +15,14 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 
 /// Checks that an answer counts if it arrived in time, although the thread that polls the store was
-/// too late to read it in time. The thread's runtime has not looked at the sockets meanwhile,
+/// too late to read it in time. The thread's runtime has not polled the sockets in the meantime,
 /// either.
 pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     let (key, mine) = acquire_late(one, "late").await;
     assert!(one.release(&key, mine).await);
 }
 
-/// Checks the same while the sockets are left to listeners, which are late too.
+/// Like the scene above, but the sockets are left to listeners, which are late, too.
 pub(super) async fn an_answer_that_no_listener_received_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;
@@ -46,7 +46,7 @@ async fn acquire_late(one: &mut Client, name: &str) -> (FullKey, Token) {
                 Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => return Poll::Ready(Some(reply)),
                 Poll::Ready(StoreEvent::Reply(_, Err(failure))) => panic!("{}", failure.error),
                 Poll::Ready(_) => continue,
-                // The runtime looks at its sockets only after this future has returned.
+                // The runtime polls its sockets only after this future has returned.
                 Poll::Pending if was_late => return Poll::Ready(None),
                 Poll::Pending => std::thread::sleep(LATENESS),
             }

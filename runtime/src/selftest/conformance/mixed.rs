@@ -35,7 +35,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     two.acquire(&taken.key, other, taken.ttl).await.unwrap();
     let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // The second request, while all keys except one already carry their tokens.
+    // Requests the locks again while all keys except one carry their tokens.
     let again = acquired(one, &locks, &taken.key).await;
     assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
@@ -58,7 +58,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
     }
 }
 
-/// Asks for all locks, while another client has the key `taken`. Returns the outcome for each lock.
+/// Requests all locks, while another client has the key `taken`. Returns the outcome for each lock.
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let reserved_fences = lock.reserved_fences;
@@ -93,7 +93,7 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     fences
 }
 
-/// Checks that each lease lasts as long as its acquire asked for.
+/// Checks that each lease lasts as long as its acquire requested.
 async fn last(client: &mut Client, locks: &[Lock]) {
     let longest = client.promises.ttl;
     let ops = locks
@@ -155,8 +155,8 @@ async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     false
 }
 
-/// Releases all locks. Every fourth lock is kept for a while, and no token can touch it. The other
-/// locks are free at once, and their next fences come after the reserved fences.
+/// Releases all locks. Every fourth lock is kept for a while, and no token can take or release it.
+/// The other locks are free at once, and their next fences come after the reserved fences.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);

@@ -52,7 +52,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(order; one, two);
     play!(batches; one);
-    // Left out for a store with sessions, which sends its requests without being polled.
+    // Skipped for a store with sessions, which sends its requests without being polled.
     if !promises.sessions {
         play!(sent_behind_answers; one, two);
         play!(sent_with_the_answer; one, two);
@@ -62,15 +62,15 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
         play!(kept_from_its_token; one, two);
     }
     play!(mixed::run; one, two);
-    // Left out for a quorum and for a store with sessions. A node of a quorum does not vote if its
+    // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
     // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // This scene comes first: after a silence, the Redis connection is replaced during the next
-        // scenes.
+        // This scene comes first, because the Redis store replaces its connection some time after a
+        // silence.
         play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
-    // Neither a quorum nor a session keeps results.
+    // Neither a quorum nor a store with sessions keeps results.
     if !promises.is_quorum() && !promises.sessions {
         play!(results::run; one, two);
     }
@@ -79,8 +79,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
 }
 
-/// Checks that a process does not take the node of another session for its own, even with the same
-/// token.
+/// Checks that a process does not mistake the node of another session for its own, even with the
+/// same token.
 async fn no_token_of_another_session(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, _) = scene("session");
@@ -231,8 +231,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     // acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
-    // The refused acquire may have left something on a node of a quorum, which the quorum does not
-    // know.
+    // The refused acquire may have set its key on a single node of a quorum.
     let released = two.release(&key, mine).await;
     assert!(!released || one.promises.is_quorum(), "it is kept");
     let held = two.ask(acquire(&key, other, ttl)).await;
@@ -329,11 +328,11 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
 }
 
 /// Checks that the poll that returns an answer also follows a redirect that arrived together with
-/// this answer. `one` believes both `keys` to be on one node, but the second key has moved.
+/// this answer. `one` expects both `keys` on one node, but the second key has moved.
 ///
 /// # Panics
 ///
-/// If the request is not sent on before the client polls again.
+/// If the redirect is not followed before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, keys: [&str; 2]) {
     let (mut one, mut two) = (Client::new(one), Client::new(two));
@@ -351,14 +350,14 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
 }
 
 /// Checks the case in which one node grants the lock and the majority refuses it. The poll that
-/// returns the refusal must also release the lock on the one node.
+/// returns the refusal must also release the lock on that node.
 ///
 /// `given` returns true while the one node has granted the lock and still has it. The other two
 /// nodes answer that the lock is held; they do not both answer before `decides`.
 ///
 /// # Panics
 ///
-/// If the lock is not given back before the client polls again.
+/// If the lock is not released before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn given_back(
     store: Box<dyn LockStore>,

@@ -46,7 +46,7 @@ pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> 
         },
     );
     let played = played.await;
-    // The thread may have been suspended just now.
+    // The thread may have been suspended until now. The watch measures this after the next tick.
     tokio::time::sleep(TICK).await;
     watching.abort();
     let longest = Duration::from_millis(longest.load(Ordering::Relaxed));

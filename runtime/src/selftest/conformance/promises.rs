@@ -38,15 +38,15 @@ impl Promises {
         sessions: false,
         keeps: true,
     };
-    /// Promises of a server that commits. A busy disk can delay a commit by a third of a second, so
-    /// a shorter lease could end between two requests of a scene.
+    /// Promises of a server that writes each commit to its disk. A busy disk can delay a commit by
+    /// a third of a second, so a shorter lease could end between two requests of a scene.
     #[cfg(all(feature = "__test", feature = "postgres"))]
     pub(crate) const COMMITS: Self = Self {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. The client itself ends its leases. Here, a lease of the
-    /// short ttl ends sooner than the claim of a process whose turn it is.
+    /// Promises of a server with sessions. The client itself ends its leases. The short ttl is
+    /// shorter than a claim, the time that a process has to take a lock at its turn.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -56,7 +56,7 @@ impl Promises {
         sessions: true,
         keeps: true,
     };
-    /// Promises of a server that keeps locks by sessions only.
+    /// Promises of a server whose locks cannot outlast their session.
     #[cfg(all(feature = "__test", feature = "zookeeper"))]
     pub(crate) const ONLY_SESSIONS: Self = Self {
         keeps: false,
@@ -74,8 +74,8 @@ impl Promises {
         keeps: true,
     };
 
-    /// True if an answer is certain only on a majority of nodes. On the other nodes, requests of
-    /// two clients may arrive in the opposite order.
+    /// True for a quorum, whose answer is certain only on a majority of nodes. On the other nodes,
+    /// requests of two clients may arrive in the opposite order.
     pub(super) fn is_quorum(self) -> bool {
         !self.fences
     }

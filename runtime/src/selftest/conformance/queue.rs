@@ -26,7 +26,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     play!(a_claim_runs_out; one, two, three);
     play!(leaving; one, two, three);
     play!(a_claim_is_no_lock; one, two);
-    // With sessions no fences are reserved. Then a holder passes its lock to no other call of its
+    // A store with sessions reserves no fences. So a holder cannot hand its lock over inside its
     // process, and need not know about the queue.
     if !promises.sessions {
         play!(the_same_reserve; one);
@@ -48,7 +48,7 @@ async fn first_come_first_served(one: &mut Client, two: &mut Client, three: &mut
     one.acquire(&key, held, TTL).await.unwrap();
     assert!(two.queues(&key, second).await);
     assert!(three.queues(&key, third).await);
-    // Asking again keeps the place.
+    // A repeated request keeps the place.
     assert!(two.queues(&key, second).await);
     assert!(one.release(&key, held).await);
     two.turn(&key).await;
@@ -197,7 +197,7 @@ async fn holders_are_notified(one: &mut Client, two: &mut Client, three: &mut Cl
     one.is_free(&key).await;
 }
 
-/// Checks that a process queues behind earlier processes if it releases a lock and asks for it
+/// Checks that a process queues behind earlier processes if it releases a lock and requests it
 /// again.
 async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, next) = scene("turn-ends");
@@ -238,7 +238,7 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.is_free(&key).await;
 }
 
-/// Checks a process that releases a lock that it has already lost, and asks for the lock again. The
+/// Checks a process that releases a lock that it has already lost, and requests the lock again. The
 /// release removes nothing, but the process still gets a place in the queue.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
@@ -303,8 +303,8 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 }
 
 impl Client {
-    /// Asks for a key that another process has. Returns true if the asking process now has a place
-    /// in the queue.
+    /// Requests a key that another process has. Returns true if this process now has a place in the
+    /// queue.
     pub(super) async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Releases a lock that this process has and asks for it again, in one pipeline.
+    /// Releases a lock of this process and requests it again, in one pipeline.
     async fn again(&mut self, key: &FullKey, held: Token, next: Token) -> Reply {
         let mut replies = self.ask_all(turn_of(key, held, next)).await;
         assert!(matches!(replies[0], Reply::Released { found: true, .. }));

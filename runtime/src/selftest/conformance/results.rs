@@ -1,4 +1,4 @@
-//! Results kept beside locks, and locks that change hands.
+//! Kept results, and adopted locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,7 +158,7 @@ async fn a_lock_changes_hands_once(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("adopted");
     let fence = one.acquire(&key, mine, short).await.expect("it is free");
     for _ in 0..2 {
-        // The second request stands for a repeated one after a lost reply.
+        // The second request is like the repetition of a request after a lost reply.
         let adopted = two.adopt(&key, mine, other).await;
         assert_eq!(adopted, Some(fence), "its fence stays");
     }

@@ -166,7 +166,7 @@ fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
 }
 
 impl Client {
-    /// Asks for a share. Returns true if `token` has one now.
+    /// Requests a share. Returns true if `token` now has one.
     async fn joins(&mut self, key: &FullKey, token: Token, ttl: Duration, limit: u32) -> bool {
         match self.ask(join(key, token, ttl, limit)).await {
             Reply::Acquired { .. } => true,

@@ -93,7 +93,7 @@ fn value(bytes: &[u8]) -> Option<Value> {
         .then(|| redis::parse_redis_value(bytes).ok())?
 }
 
-/// Checks that each answer has the shape that its request asked for.
+/// Checks that the parsed reply to each request has a shape that fits the request.
 ///
 /// # Panics
 ///
@@ -236,14 +236,15 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// Checks that a slot map covers the slots that it names, and that each master is asked for one of
-/// its slots.
+/// Checks that a slot map covers the slots that it names, and that the slot chosen for each master
+/// is one of its own.
 ///
 /// # Panics
 ///
 /// If a property does not hold.
 pub fn slots(bytes: &[u8]) {
-    // The first byte selects the form: the bytes as an answer, or ranges filled with them.
+    // If the first byte is `*`, the input is a whole answer. Otherwise, slot ranges are built from
+    // the other bytes.
     let mut input = Input(bytes);
     let value = match input.byte() {
         b'*' => value(bytes),

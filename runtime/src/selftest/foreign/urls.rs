@@ -56,7 +56,7 @@ pub fn urls(bytes: &[u8]) {
     check(rest, is_secret);
 }
 
-/// True if `url` has one password. URL parsers leave out tabs and ends of lines.
+/// True if `url` has one password. URL parsers remove tabs and line breaks.
 fn has_one(url: &str) -> bool {
     let url: String = url.chars().filter(|c| !c.is_control()).collect();
     url.matches(PASSWORD).count() == 1

@@ -1,4 +1,5 @@
-//! The URL: `redis-cluster://[user:password@]host[:port],…[?replicas=…]`, or `rediss-cluster://`.
+//! The URL of a cluster: `redis-cluster://[user:password@]host[:port],…[?replicas=…]`, or
+//! `rediss-cluster://` for TLS.
 
 use std::fmt;
 
@@ -9,17 +10,17 @@ use crate::store::redis::wire::server::Server;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
-/// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.
+/// Some nodes of a cluster, which report all nodes of the cluster. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// A server with the credentials and the TLS settings that all nodes share.
+    /// A server whose credentials and TLS settings apply to all nodes.
     pub(super) like: Server,
     pub(super) seeds: Vec<Server>,
     pub(crate) replicas: Option<Replicas>,
 }
 
 impl Address {
-    /// Reads `url`. No error text contains the URL, because it may hold a password.
+    /// Parses `url`. No error text contains the URL, because it may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let (base, mut options) = url_options::split(url);
         let replicas = options.take("replicas").map(str::parse).transpose()?;
@@ -57,7 +58,7 @@ impl Address {
         })
     }
 
-    /// Returns the same address, with these certificates.
+    /// Returns the same address with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let seeds: Result<Vec<_>, _> = self
             .seeds

@@ -1,4 +1,4 @@
-//! `redis-cluster://`.
+//! The backend for `redis-cluster://`.
 
 use super::address::Address;
 use super::look::ClusterSource;
@@ -11,7 +11,7 @@ use crate::store::options::Options;
 use crate::store::source::Source;
 
 impl Address {
-    /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
+    /// Applies the pool's certificates to the address, and the URL's `replicas` to `options`.
     fn with(self, options: Options) -> Result<(Self, Options), LockError> {
         let options = options.or_replicas(self.replicas);
         let address = self

@@ -13,7 +13,7 @@ use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::redis::store::RedisStore;
 
-/// Returns the problems of the cluster as a whole.
+/// Returns problems that concern the cluster as a whole.
 pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
     let mut findings = Vec::new();
     let uncovered = topology.uncovered();
@@ -64,7 +64,7 @@ pub(super) async fn check(address: Address, options: &Options) -> Result<CheckRe
     Ok(CheckReport::new(store, findings))
 }
 
-/// Returns the problems of one master.
+/// Returns problems of one master.
 async fn look(access: &Access, endpoint: &Endpoint, slot: u16) -> Vec<Finding> {
     let (master, names, options) = access.master(endpoint, slot);
     let name = master.to_string();

@@ -1,4 +1,4 @@
-//! Looks at the locks of a cluster.
+//! Inspects the locks of a cluster.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::store::redis::wire::server::Server;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// The most nodes to ask for one lock. While slots move, nodes refer to each other.
+/// Maximum number of nodes to ask about one lock. While slots move, nodes redirect to each other.
 const MOST_HOPS: usize = 4;
 
-/// Looks at the locks of a cluster, over a connection to each master.
+/// Inspects the locks of a cluster, over a connection to each master.
 pub(crate) struct ClusterSource {
     seeds: Vec<Server>,
     access: Access,
     limit: Duration,
-    /// The masters from the last read; `None` if they must be read again.
+    /// The masters, as last reported by the nodes. `None` if they must be requested again.
     topology: Option<Topology>,
     nodes: HashMap<Endpoint, RedisSource>,
 }
@@ -87,7 +87,8 @@ impl ClusterSource {
         })
     }
 
-    /// Asks the master of the key's slot, and follows the slot if it moves.
+    /// Sends the action to the master of the key's slot, and follows redirects while the slot
+    /// moves.
     async fn do_with(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
         let slot = hash_slot::of(key);
         let mut asked = self.owner(slot).await?;
@@ -112,7 +113,7 @@ impl ClusterSource {
                 }
                 Err(failure) if failure.retry == Retry::Never => return Err(failure),
                 Err(failure) => {
-                    // Another node may have the slot by now.
+                    // Another node may have the slot now.
                     self.topology = None;
                     asked = self.owner(slot).await?;
                     last = Some(failure);
@@ -130,8 +131,8 @@ impl ClusterSource {
         }))
     }
 
-    /// Returns a page of the first master at `from` or after it, in the order of the masters'
-    /// addresses.
+    /// Returns a page of locks from one master: the first at or after `from`, in the order of the
+    /// masters' addresses.
     async fn some(&mut self, pattern: &Pattern, from: From) -> Result<Page, Failure> {
         let masters = self.topology().await?.one_slot_each();
         let mut masters: Vec<_> = masters.into_iter().map(|(master, _)| master).collect();
@@ -174,7 +175,7 @@ impl ClusterSource {
     }
 }
 
-/// True if the slot is moving, and the keys of the lock are not all on one node.
+/// True if the slot is moving, and the keys of the lock are on two nodes.
 fn is_split(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "TRYAGAIN")
 }
@@ -202,7 +203,7 @@ impl Source for ClusterSource {
     }
 }
 
-/// Position from which a list goes on: the node, and its cursor.
+/// Position at which a list continues: the node, and its cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct From {
     host: String,
@@ -227,7 +228,7 @@ impl From {
         (&*self.host, self.port) <= (&*master.host, master.port)
     }
 
-    /// `host port cursor`; the cursor is empty at the beginning of a node.
+    /// Returns `host port cursor`. The cursor is empty at the beginning of a node.
     fn place(&self) -> Place {
         let Self { host, port, cursor } = self;
         Place(format!("{host} {port} {cursor}"))

@@ -1,11 +1,11 @@
-//! The node of each slot.
+//! The map of a cluster: the owner of each slot.
 
 use crate::store::redis::commands::hash_slot::SLOTS;
 
-/// The number of a node among all nodes that this store has ever seen.
+/// Number of a node. The store numbers all nodes that it has ever seen.
 pub(super) type NodeId = usize;
 
-/// The owner of each slot, if the store knows it.
+/// For each slot, the node that has it. `None` if unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Map(Vec<Option<NodeId>>);
 
@@ -24,7 +24,7 @@ impl Map {
         }
     }
 
-    /// True if `node` has any slot.
+    /// True if `node` has at least one slot.
     pub(super) fn names(&self, node: NodeId) -> bool {
         self.0.contains(&Some(node))
     }

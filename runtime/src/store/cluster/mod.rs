@@ -2,11 +2,11 @@
 //!
 //! Each master has a separate [`RedisStore`](super::redis::store::RedisStore).
 //!
-//! - [`address`] reads the URL.
-//! - [`topology`] asks the nodes for the slots of each master; [`map`] is the result.
+//! - [`address`] parses the URL.
+//! - [`topology`] asks nodes for the slots of each master. The result is a [`map`].
 //! - [`router`] decides, without I/O, which node gets a request. It follows the nodes' redirects.
 //! - [`split_renewals`] divides a batch of renewals by slot, and joins the answers.
-//! - [`nodes`] holds the connections to the nodes.
+//! - [`nodes`] has the connections to the nodes.
 //! - [`store`] carries out the router's decisions.
 //! - [`check`] looks for problems of the cluster.
 

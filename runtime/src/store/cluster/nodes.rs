@@ -1,4 +1,4 @@
-//! The current and recent nodes, and the connections to them.
+//! The nodes of a cluster, including recent ones, and the connections to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -20,15 +20,15 @@ use crate::store::redis::wire::server::Server;
 use crate::store::socket::Announced;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
-/// A node without slots is forgotten after this long without use. A node that a slot migrates to is
-/// used now and then, so it is kept.
+/// A node without slots is dropped after this long without use. A node to which a slot is moving
+/// stays, because requests with redirects use it now and then.
 const UNUSED: Duration = Duration::from_secs(60);
 
 struct Node {
     endpoint: Endpoint,
     store: Option<RedisStore>,
     outbox: Vec<(Request, RequestFlags)>,
-    /// Number of requests that the node has not answered.
+    /// Number of requests that were sent to the node and have no answer.
     unanswered: usize,
     last_used: Instant,
 }
@@ -48,7 +48,7 @@ impl Node {
 
 /// Settings for the connections to all nodes.
 pub(super) struct Access {
-    /// A server with the credentials and the TLS settings that all nodes share.
+    /// A server whose credentials and TLS settings apply to all nodes.
     pub(super) like: Server,
     pub(super) names: KeyNames,
     pub(super) options: Options,
@@ -60,14 +60,14 @@ impl Access {
         self.like.elsewhere(endpoint)
     }
 
-    /// Returns the address, the names and the options for a connection to `endpoint` as the master
-    /// with `slot`.
+    /// Returns the address, the names and the options for a connection to the master `endpoint`,
+    /// which has `slot`.
     pub(super) fn master(
         &self,
         endpoint: &Endpoint,
         slot: u16,
     ) -> (MasterAddress, KeyNames, Options) {
-        // `replicas = all` means the replicas of this master, so each master has a separate count.
+        // With `replicas = all`, the number of replicas is separate for each master.
         let options = Options {
             replicas_seen: Arc::default(),
             ..self.options.clone()
@@ -80,7 +80,7 @@ impl Access {
 /// All known nodes.
 pub(super) struct Nodes {
     known: BTreeMap<NodeId, Node>,
-    /// No number is used again, so an old number never names another node.
+    /// Numbers are not reused, so an old number never refers to another node.
     next_id: NodeId,
     access: Access,
     announced: Announced,
@@ -100,11 +100,11 @@ impl Nodes {
         &self.access
     }
 
-    /// Returns the node at `endpoint`, and adds it if it is not known.
+    /// Returns the node at `endpoint`. Adds the node if it is new.
     pub(super) fn find(&mut self, endpoint: &Endpoint) -> NodeId {
         let mut known = self.known.iter_mut();
         if let Some((id, node)) = known.find(|(_, node)| node.endpoint == *endpoint) {
-            // A request for the node is about to come, so `follow` must not drop the node before
+            // The caller will send a request to the node, so `follow` must not drop the node before
             // that.
             node.last_used = Instant::now();
             return *id;
@@ -122,14 +122,14 @@ impl Nodes {
         id
     }
 
-    /// Uses `store` for the node.
+    /// Makes `store` the connection to the node.
     pub(super) fn adopt(&mut self, node: NodeId, store: RedisStore) {
         if let Some(node) = self.known.get_mut(&node) {
             node.store = Some(store);
         }
     }
 
-    /// Returns the redirect with which a node refused the request `id`, if any.
+    /// Returns the redirect with which the node refused the request `id`, if it did.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
         let node = self.known.get_mut(&node)?;
         let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
@@ -140,8 +140,8 @@ impl Nodes {
         Some(Hint { slot, node, once })
     }
 
-    /// Connects to the nodes with slots. Forgets the unused nodes without slots and without pending
-    /// requests.
+    /// Opens connections to all nodes with slots. Drops nodes that have neither slots nor pending
+    /// requests and were not used for `UNUSED`.
     pub(super) fn follow(&mut self, map: &Map) {
         self.known
             .retain(|id, node| map.names(*id) || !node.is_unused());
@@ -152,11 +152,11 @@ impl Nodes {
         }
     }
 
-    /// Gives the requests to the connections, all requests for one node at once.
+    /// Passes the requests to the connections, in one batch for each node.
     pub(super) fn send(&mut self, requests: Vec<Directed>) {
         for directed in requests {
-            // `follow` keeps the nodes that the map names and the nodes in use, so none should be
-            // missing.
+            // `follow` keeps all nodes that have slots or were used recently, so the node should be
+            // present.
             let Some(node) = self.known.get_mut(&directed.node) else {
                 continue;
             };
@@ -172,8 +172,8 @@ impl Nodes {
         }
     }
 
-    /// Notifies all connections that one of the nodes has removed the keys that these acquires may
-    /// have set.
+    /// Stops tracking these acquires in all connections, because a node has removed the keys that
+    /// they may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -187,7 +187,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the next event of any node.
+    /// Returns the next event from any node.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<(NodeId, StoreEvent)> {
         for (id, node) in &mut self.known {
             let Some(store) = &mut node.store else {
@@ -208,7 +208,7 @@ impl Nodes {
         self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
-    /// True if the connection to a node with slots is down.
+    /// True if the store has no working connection to a node with slots.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
@@ -217,7 +217,8 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// True if a node with slots cannot be reached.
+    /// True if a node with slots cannot be reached. A node counts as reachable while the first
+    /// attempt to connect to it lasts.
     pub(super) fn are_away(&self, map: &Map) -> bool {
         let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
         let mut away = self.known.iter().filter(|(_, node)| away(node));
@@ -292,8 +293,8 @@ mod tests {
         );
     }
 
-    /// Fails if a node that a redirect names after a long time is forgotten before the redirected
-    /// request leaves for it.
+    /// Fails if a node that a redirect names is dropped before the redirected request is sent to
+    /// it. The node was unused for a long time before.
     #[tokio::test(start_paused = true)]
     async fn a_node_named_by_a_redirect_is_kept() {
         let mut nodes = nodes();

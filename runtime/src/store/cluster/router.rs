@@ -1,5 +1,5 @@
-//! The decisions of the store, without I/O. The inputs are the engine's requests, the nodes'
-//! answers and the time. The outputs are requests to nodes and answers to the engine.
+//! The decisions of the cluster store, without I/O. The inputs are the engine's requests, the
+//! nodes' answers and the time. The outputs are requests to nodes and answers to the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -14,11 +14,11 @@ use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, Take};
 
-/// The most redirects of a request without a pause. If the nodes disagree for longer, the request
-/// fails, and the engine tries again later.
+/// Maximum number of redirects that a request follows without a pause. If the nodes still disagree,
+/// the request fails, and the engine retries it later.
 const MOST_HOPS: u32 = 5;
 
-/// A request and the node that it goes to.
+/// A request, and the node to which it is sent.
 #[derive(Debug)]
 pub(super) struct Directed {
     pub(super) node: NodeId,
@@ -26,12 +26,12 @@ pub(super) struct Directed {
     pub(super) flags: RequestFlags,
 }
 
-/// A node's redirect: the new node of a slot.
+/// A node's redirect, which names the new node of a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// True if the redirect counts for this request only.
+    /// True if the redirect applies to this request only.
     pub(super) once: bool,
 }
 
@@ -41,8 +41,8 @@ struct Routed {
     slot: u16,
     flags: RequestFlags,
     hops: u32,
-    /// True if the removal of this acquire was sent. Then the acquire must not be sent again,
-    /// because it would go after its removal.
+    /// True if this is an acquire whose removal was already sent. The acquire must not be sent
+    /// again, because it would then follow its removal.
     given_up: bool,
     fragment: Option<Fragment>,
 }
@@ -67,14 +67,15 @@ pub(super) struct Router {
     split: SplitRenewals,
     outbox: Vec<Directed>,
     events: VecDeque<StoreEvent>,
-    /// Acquires whose keys a node has removed.
+    /// Acquires whose keys a node has removed since the last `take_settled`.
     settled: Vec<OpId>,
-    /// The last id of a fragment. These ids count down from the highest number, which the engine's
-    /// ids never reach.
+    /// The id last given to a part of a split batch. These ids count down from the highest number,
+    /// so they never equal an id of the engine.
     last_own_id: u64,
     /// True if an answer has shown that the map may be out of date.
     stale: bool,
-    /// True if the engine must try a request again later.
+    /// True if a request has failed since the last change of the map, and the engine must retry it
+    /// later.
     troubled: bool,
 }
 
@@ -97,16 +98,16 @@ impl Router {
         &self.map
     }
 
-    /// Uses a new map.
+    /// Replaces the map.
     pub(super) fn learn(&mut self, map: Map) {
         if map != self.map && mem::take(&mut self.troubled) {
-            // Requests that wait for the old owner of a slot can go to the new one at once.
+            // Requests that wait for the old owner of a slot can be sent to the new owner at once.
             self.events.push_back(StoreEvent::Connected);
         }
         self.map = map;
     }
 
-    /// True if the map should be read again. Returns true once for each reason.
+    /// True if the map should be requested from the nodes again. Returns true once for each reason.
     pub(super) fn take_stale(&mut self) -> bool {
         mem::take(&mut self.stale)
     }
@@ -115,7 +116,7 @@ impl Router {
         mem::take(&mut self.outbox)
     }
 
-    /// Returns the acquires whose keys any node has removed since the last call.
+    /// Returns the acquires whose keys a node has removed since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<OpId> {
         mem::take(&mut self.settled)
     }
@@ -124,7 +125,7 @@ impl Router {
         self.events.pop_front()
     }
 
-    /// Routes a request of the engine.
+    /// Chooses the node for a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let key = match &request.op {
             Op::Keep { renewals, .. } => {
@@ -153,7 +154,7 @@ impl Router {
         self.start(Routed::new(request, slot, None));
     }
 
-    /// Splits renewals by slot, because a script may touch the keys of one slot only.
+    /// Splits renewals by slot, because a script may only use keys of one slot.
     fn renew(&mut self, request: Request, renewals: &[Renewal], now: Instant) {
         let mut by_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (index, renewal) in renewals.iter().enumerate() {
@@ -195,14 +196,14 @@ impl Router {
         self.in_flight.insert(id, routed);
     }
 
-    /// Marks an acquire whose removal is sent, so that the router no longer redirects the acquire.
+    /// Marks an acquire whose removal is being sent, so that the acquire is not redirected later.
     fn give_up(&mut self, acquire: OpId) {
         if let Some(routed) = self.in_flight.get_mut(&acquire) {
             routed.given_up = true;
         }
     }
 
-    /// Handles a node's answer, with the redirect that came with it.
+    /// Handles a node's answer, and the redirect that came with it, if any.
     pub(super) fn answer(
         &mut self,
         id: OpId,
@@ -230,9 +231,9 @@ impl Router {
                 routed.flags.asking = hint.once;
                 self.send(hint.node, routed);
             }
-            // While a slot migrates, some of its keys are on the old node and some on the new one.
-            // Each key is then renewed individually, because a lease cannot wait until the
-            // migration ends.
+            // While a slot moves, some of its keys are on the old node and some on the new one.
+            // Each key is then renewed individually, because a lease may expire before the move
+            // ends.
             (None, "TRYAGAIN", Op::Keep { renewals, .. }) if renewals.len() > 1 => {
                 self.renew_individually(routed, now);
             }
@@ -250,7 +251,7 @@ impl Router {
         }
     }
 
-    /// Sends renewals of one slot again, each key individually.
+    /// Sends the renewals of one slot again, each key in a separate request.
     fn renew_individually(&mut self, routed: Routed, now: Instant) {
         let Request { id, op, patience } = routed.request;
         let Op::Keep { renewals, .. } = &op else {
@@ -307,7 +308,7 @@ impl Router {
         }
     }
 
-    /// Records what a failure shows about the map. Returns the failure for the engine.
+    /// Records what a failure reveals about the map. Returns the failure for the engine.
     fn trouble(&mut self, failure: Failure) -> Failure {
         self.troubled |= failure.retry != Retry::Never;
         match failure.code() {
@@ -316,7 +317,7 @@ impl Router {
                 self.troubled = true;
                 redirected_too_often(&failure)
             }
-            // The node may be down, or no longer the master.
+            // The node may be down, or may no longer be the master.
             "io" | "timeout" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY" | "LOADING" => {
                 self.stale = true;
                 failure
@@ -325,20 +326,20 @@ impl Router {
         }
     }
 
-    /// Answers the due split renewals.
+    /// Answers the split batches whose time is up.
     pub(super) fn tick(&mut self, now: Instant) {
         for (id, answer) in self.split.overdue(now) {
             self.events.push_back(StoreEvent::Reply(id, answer));
         }
     }
 
-    /// Returns the time of the next `tick`.
+    /// Returns the time at which `tick` must be called next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.split.next_due()
     }
 
-    /// Handles an event other than a reply. All nodes forward published messages to each other, so
-    /// each message comes once from every node. Only the message from the key's owner counts.
+    /// Handles an event other than a reply. The nodes forward published messages to each other, so
+    /// every node delivers each message. Only the message from the node with the key's slot counts.
     pub(super) fn receive(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
@@ -348,7 +349,7 @@ impl Router {
             // must not cause that.
             StoreEvent::Connected | StoreEvent::Away => self.map.names(node),
             StoreEvent::Reply(..) => true,
-            // A node has no sessions.
+            // Redis nodes have no sessions.
             #[cfg(feature = "__session")]
             StoreEvent::Lost(_) => true,
         };
@@ -358,7 +359,7 @@ impl Router {
     }
 }
 
-/// Returns one of the keys if all are in one slot, so that one script may touch them.
+/// Returns one of the keys if all are in one slot, where a single script can use them.
 fn any_key_if_one_slot(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;

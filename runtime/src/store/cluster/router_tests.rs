@@ -1,4 +1,4 @@
-//! The router's decisions, without a server.
+//! Tests of the router's decisions, without a server.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ const ASKING: RequestFlags = RequestFlags {
     alone: false,
 };
 
-/// Returns a router with three nodes. The node of a slot is the slot's number modulo three.
+/// Returns a router with three nodes. A slot belongs to the node whose number is the slot modulo
+/// three.
 fn router() -> Router {
     let mut map = Map::new();
     for slot in 0..hash_slot::SLOTS {
@@ -89,7 +90,7 @@ fn hint(slot: u16, node: NodeId, once: bool) -> Hint {
     Hint { slot, node, once }
 }
 
-/// Returns the only request that goes out.
+/// Returns the request in the outbox, which must be the only one.
 #[track_caller]
 fn sent(router: &mut Router) -> Directed {
     let mut outbox = router.take_outbox();
@@ -101,7 +102,7 @@ fn events(router: &mut Router) -> Vec<StoreEvent> {
     std::iter::from_fn(|| router.next_event()).collect()
 }
 
-/// Returns the last event, an answer to the engine.
+/// Returns the last event, which must be an answer to the engine.
 #[track_caller]
 fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
     match events(router).pop() {
@@ -178,8 +179,7 @@ fn circular_redirects_are_an_error() {
     assert!(!failure.executed);
 }
 
-/// A removal goes after the acquire that it undoes. So the acquire must not be sent again, after
-/// the removal.
+/// Fails if an acquire is sent again after the removal that undoes it.
 #[test]
 fn an_undone_acquire_is_not_sent_again() {
     let mut router = router();
@@ -208,7 +208,8 @@ fn an_undone_acquire_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
-/// Once any node has carried out the removal, the node that got the acquire need not remember it.
+/// Fails if a removal marks its acquires as undone before a node has carried the removal out, or
+/// never.
 #[test]
 fn a_removal_settles_its_acquires() {
     let mut router = router();
@@ -281,7 +282,7 @@ fn a_silent_node_affects_only_its_own_leases() {
     assert!(events(&mut router).is_empty(), "it was answered before");
 }
 
-/// While a slot migrates, some of its keys are on the old node and some on the new one.
+/// While a slot moves, some of its keys are on the old node and some on the new one.
 #[test]
 fn leases_of_a_migrating_slot_are_renewed_one_by_one() {
     let mut router = router();
@@ -328,7 +329,7 @@ fn messages_from_other_nodes_are_ignored() {
     assert_eq!(events(&mut router).len(), 2);
 }
 
-/// A request that waits for a slot's old owner need not wait longer when the slot has a new one.
+/// Fails if requests still wait for the old owner of a slot after the map has a new owner.
 #[test]
 fn a_new_slot_map_ends_waits_for_old_owners() {
     let mut router = router();

@@ -1,4 +1,4 @@
-//! Batches of renewals split by slot, and their joined answers.
+//! Splits batches of renewals by slot, and joins the answers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, OpId, Reply};
 
-/// The keys of a split batch that one request renews.
+/// The part of a split batch that one request renews.
 #[derive(Debug, Clone)]
 pub(super) struct Fragment {
     pub(super) batch: OpId,
@@ -29,9 +29,8 @@ pub(super) struct SplitRenewals {
 }
 
 impl SplitRenewals {
-    /// Begins a batch of `keys` keys in `fragments` fragments. At `due` the batch is answered with
-    /// the outcomes known by then, because a silent node must not cost the leases on the other
-    /// nodes.
+    /// Begins a batch of `keys` keys in `fragments` fragments. At `due`, the batch is answered with
+    /// the outcomes known so far. Otherwise a silent node would cost the leases on the other nodes.
     pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
         let batch = SplitBatch {
             kept: vec![None; keys],
@@ -43,21 +42,21 @@ impl SplitRenewals {
         self.deadlines.insert((due, id));
     }
 
-    /// Counts the new fragments after `fragment` was split into one request for each key.
+    /// Updates the number of fragments after `fragment` was split into one request for each key.
     pub(super) fn split(&mut self, fragment: &Fragment) {
         if let Some(batch) = self.open.get_mut(&fragment.batch) {
             batch.open += fragment.indexes.len() - 1;
         }
     }
 
-    /// Counts the answer to a fragment. Returns the answer to the batch if this was the last
-    /// fragment.
+    /// Records the answer to a fragment. If all fragments now have answers, returns the answer to
+    /// the batch.
     pub(super) fn answered(
         &mut self,
         fragment: &Fragment,
         result: Result<Reply, Failure>,
     ) -> Option<Result<Reply, Failure>> {
-        // The batch is gone if this answer is late: `overdue` has answered the batch already.
+        // The batch is missing if `overdue` has answered it before this answer arrived.
         let batch = self.open.get_mut(&fragment.batch)?;
         batch.open -= 1;
         match result {
@@ -83,7 +82,7 @@ impl SplitRenewals {
         done.then(|| self.close(fragment.batch))?
     }
 
-    /// Closes the due batches, and answers each with the outcomes known so far.
+    /// Closes the batches whose time is up, and answers each with the outcomes known so far.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();

@@ -1,4 +1,4 @@
-//! Carries out the router's decisions over a connection to each master.
+//! Carries out the router's decisions, over a connection to each master.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
-/// The store reads the map this often while nothing hints at a change.
+/// Interval between reads of the map while nothing indicates a change.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// The first and the longest pause between reads of a wrong map. Each pause is twice as long as the
-/// one before.
+/// First and longest pause between reads while the map is wrong. Each pause is twice as long as the
+/// previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a map with an older epoch while `failed_reads` is below this number. After
-/// that, it accepts such a map, because a newly created cluster counts its epochs from the start.
+/// The store rejects a map with an older epoch until this many reads have failed. Then it accepts
+/// the map, because a cluster that was created again begins with a low epoch.
 const OLDER: u32 = 10;
 
-/// Number of nodes that one read asks at once.
+/// Number of nodes that each read of the map asks at once.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
@@ -56,21 +56,21 @@ pub(crate) struct ClusterStore {
     last_read: Instant,
     /// True if a node's answer has shown, since the last read began, that the map is wrong.
     doubted: bool,
-    /// The cluster's epoch in the map.
+    /// The cluster's epoch when the map was reported.
     generation: u64,
-    /// Zero while the map is right. Otherwise at least 1, and one more for each read that did not
-    /// correct the map.
+    /// Zero while the map is right. Otherwise 1, plus one for each read that did not correct the
+    /// map.
     failed_reads: u32,
-    /// Number of nodes asked so far. The next read asks the nodes that follow.
+    /// Total number of nodes asked. The next read continues with the nodes after these.
     asked: usize,
     timer: Pin<Box<Sleep>>,
-    /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
+    /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 impl ClusterStore {
-    /// Finds the masters and connects to all of them at once. If at least one can be reached, the
-    /// store connects to the unreachable masters later.
+    /// Finds the masters and connects to all of them at once. If at least one can be reached,
+    /// succeeds, and the store keeps trying to reach the others.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
@@ -112,7 +112,8 @@ impl ClusterStore {
         check::check(address, options).await
     }
 
-    /// Connects to the masters of `topology`.
+    /// Connects to the masters of `topology`. Fails if none can be reached, or if an operator must
+    /// fix the cause.
     async fn meet(&mut self, topology: &Topology) -> Result<(), LockError> {
         let masters = topology.one_slot_each();
         let starting = masters.iter().map(|(endpoint, slot)| {
@@ -162,7 +163,7 @@ impl ClusterStore {
             .collect();
     }
 
-    /// Reads the map again if that is due. Returns true if a read began or ended.
+    /// Reads the map again if the next read is due. Returns true if a read began or ended.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
         let stale = self.router.take_stale();
         self.doubted |= stale;
@@ -228,7 +229,7 @@ impl ClusterStore {
             .min(longest)
     }
 
-    /// Returns the nodes that the next read asks: [`ASKED`] of all nodes, in rotation.
+    /// Returns the nodes that the next read asks: the next [`ASKED`] of all nodes, in turn.
     fn next_asked(&mut self) -> Vec<Server> {
         let mut all: Vec<_> = self.nodes.servers().collect();
         all.extend_from_slice(&self.replicas);
@@ -240,7 +241,7 @@ impl ClusterStore {
         all
     }
 
-    /// Gives the nodes' events to the router. Returns true if there were any.
+    /// Passes the nodes' events to the router. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut received = false;
         while let Some((node, event)) = self.nodes.poll(cx) {
@@ -280,7 +281,7 @@ impl ClusterStore {
             }
             next = next.min(Instant::now() + due.since(now));
         }
-        // An earlier deadline stays: moving a timer costs more than one needless wake-up.
+        // An earlier deadline is kept, because a reset costs more than one needless wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -298,7 +299,7 @@ impl LockStore for ClusterStore {
         self.flush();
     }
 
-    /// True if a master cannot be reached, so that the locks of its slots cannot be taken.
+    /// True if a master cannot be reached. The locks of its slots cannot be taken then.
     fn is_away(&self) -> bool {
         self.nodes.are_away(self.router.map())
     }
@@ -318,8 +319,8 @@ impl LockStore for ClusterStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // After a submit, the nodes are polled before an earlier answer is returned. So the
-        // requests are sent first.
+        // After a submit, the nodes are polled before an event is returned, so that the requests
+        // are sent first.
         loop {
             if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.router.next_event()

@@ -14,26 +14,27 @@ use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
-/// The store waits this long for more answers after the first. A node that answers later may be the
-/// first to know of a fail-over.
+/// Time for further answers after the first. A node that answers later may be the first that knows
+/// of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The cluster as one node reports it.
+/// The cluster, as one node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Topology {
-    /// The slots of each master.
+    /// The masters, each with a range of its slots.
     pub(crate) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
-    /// True if the cluster announces a master without the host at which clients reach it.
+    /// True if the cluster announces a master without a host at which clients can reach it.
     pub(super) has_unnamed: bool,
-    /// True if the node reports the cluster's state as ok. `None` if the user may not ask for it.
+    /// True if the node reports the cluster's state as ok. `None` if the user may not read the
+    /// state.
     pub(super) serves: Option<bool>,
-    /// The cluster's current epoch, which grows with each fail-over. Zero if it is not known.
+    /// The cluster's current epoch, which grows with each fail-over. Zero if unknown.
     generation: u64,
 }
 
 impl Topology {
-    /// Asks `server` for its view of the cluster.
+    /// Asks `server` how it sees the cluster.
     pub(super) async fn ask(server: Server, limit: Duration) -> Result<Self, Failure> {
         let mut questions = Pipeline::new();
         for question in ["SLOTS", "INFO"] {
@@ -67,8 +68,8 @@ impl Topology {
         })
     }
 
-    /// Reads `[[first, last, [host, port, …], replica, …], …]`. A missing host stands for `asked`,
-    /// the host of the node that answered.
+    /// Parses `[[first, last, [host, port, …], replica, …], …]`. `asked` is the host of the node
+    /// that answered. It replaces a missing host.
     pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
         let mut read = Self::default();
         for range in array(slots)? {
@@ -90,8 +91,8 @@ impl Topology {
         Some(read)
     }
 
-    /// Asks all servers at once and returns the newest of the answers that come in time. A node
-    /// that was cut off together with an old master reports that master with an older epoch.
+    /// Asks all servers at once, and returns the newest answer that arrives in time. A node that
+    /// was cut off together with an old master still reports that master, but with an older epoch.
     pub(super) async fn newest(servers: Vec<Server>, limit: Duration) -> Result<Self, Failure> {
         let mut until = Instant::now() + limit;
         let asking = servers.into_iter().map(|server| Self::ask(server, limit));
@@ -109,7 +110,7 @@ impl Topology {
                         newest = Some(answer);
                     }
                 }
-                // An error that an operator must fix is reported rather than a time-out.
+                // An error that an operator must fix takes precedence over other failures.
                 Err(failure) if failed.retry != Retry::Never => failed = failure,
                 Err(_) => {}
             }
@@ -121,7 +122,8 @@ impl Topology {
         (self.serves == Some(true), self.generation)
     }
 
-    /// True if this answer is older than `generation`, because its node has missed a fail-over.
+    /// True if this answer is from an older epoch than `generation`: its node has missed a
+    /// fail-over.
     pub(super) fn is_older_than(&self, generation: u64) -> bool {
         self.generation != 0 && self.generation < generation
     }
@@ -137,7 +139,7 @@ impl Topology {
         SLOTS - u16::try_from(covered).unwrap_or(SLOTS)
     }
 
-    /// Returns each master once, with one of its slots.
+    /// Returns all masters, each with one of its slots.
     pub(crate) fn one_slot_each(&self) -> Vec<(Endpoint, u16)> {
         let mut masters: Vec<(Endpoint, u16)> = Vec::new();
         for (range, endpoint) in &self.masters {
@@ -149,9 +151,9 @@ impl Topology {
     }
 }
 
-/// Returns the host of a node, or an empty text if the cluster announces none. A node without the
-/// host name that it needs is announced as `?`. A null host stands for the host that the client
-/// asked.
+/// Returns the host that the cluster announces for a node, or an empty text if it announces none.
+/// The cluster announces `?` for a node whose host name is not set. A null host means the host that
+/// the client asked.
 fn announced(node: &Value) -> Option<&str> {
     match array(node)?.first()? {
         Value::Nil => Some(""),
@@ -178,7 +180,7 @@ fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
 }
 
 /// Returns `ip` from a node's metadata (Redis 7 and later). The field is missing if the announced
-/// host is that address.
+/// host is already this address.
 fn address(metadata: &Value) -> Option<&str> {
     let mut pairs = array(metadata)?.chunks_exact(2);
     let pair = pairs.find(|pair| text(&pair[0]) == Some("ip"))?;
@@ -270,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Fails if a client looks for a node without a host name at another node's address. Also fails
-    /// if a null host does not stand for the host that the client asked.
+    /// Fails if a client connects to another node's address for a node without a host name. Also
+    /// fails if a null host is not replaced with the host that the client asked.
     #[test]
     fn a_node_without_a_name_is_reached_by_its_address() {
         let named = |text: &str| Value::BulkString(text.into());

@@ -15,7 +15,7 @@ use crate::store::url_options;
 const FORM: &str =
     "etcd://user:password@host[:port],host[:port],…/prefix with special characters percent-encoded";
 
-/// The port for clients.
+/// Default port of a member.
 const PORT: u16 = 2379;
 
 /// Default prefix of the keys of locks, if the URL has none.
@@ -125,8 +125,8 @@ impl Address {
         &self.members.path
     }
 
-    /// Returns the first member on another machine, unless connections are encrypted, because plain
-    /// text can be read on the way to it.
+    /// Returns the first member on another machine, if connections are not encrypted. Others can
+    /// read the traffic to it.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())

@@ -25,7 +25,7 @@ impl Etcd {
             .connection()
             .await
             .map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
+        // A failure is not logged, because the first call will report it.
         if let Ok(report) = check::examine(&etcd, options).await {
             report.log();
         }
@@ -42,7 +42,8 @@ impl Etcd {
 }
 
 impl Address {
-    /// Returns this address with the certificates of the pool. Refuses options of stores on Redis.
+    /// Returns this address with the certificates of the pool. Refuses `replicas`, which is an
+    /// option for Redis.
     fn with(self, options: &Options) -> Result<Self, LockError> {
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `etcd://` is on most members of the cluster before it counts, so leave it out",

@@ -1,7 +1,7 @@
 //! Checks a cluster for present and future problems.
 //!
-//! The check takes a trial lock and gives it back, and asks each member in the URL for its status.
-//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
+//! The check takes and releases a trial lock, and requests the status of each member in the URL. It
+//! runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 /// The oldest tested version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// The first releases with the fix of etcd#15247, for the release lines that need it. Before it, a
-/// leader that resumes after a pause could end leases that its successor keeps alive.
+/// The first releases with the fix of etcd#15247, for the release lines that need it. Without the
+/// fix, a leader that resumes after a pause can end leases that its successor keeps alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
-/// With fewer members, the loss of one stops the whole cluster.
+/// Least number of voting members. With fewer, the loss of one member stops the whole cluster.
 const FEWEST: usize = 3;
 
 /// Returns all findings on the cluster.
 pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckReport, Failure> {
     let limit = options.io_timeout;
-    // A connection error is not a finding: there is nothing to examine.
+    // Without a connection, the check cannot examine the cluster, so it returns the error.
     etcd.client.connection().await?;
     let mut findings = Vec::new();
     let trial = try_out(etcd, TRIAL, options, failure::garbled);

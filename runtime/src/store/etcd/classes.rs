@@ -10,14 +10,14 @@ const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
 
-/// Returns the lifetimes of the leases for these ttls.
+/// Returns the lease lifetime of each class.
 pub(super) fn all() -> Vec<Timeout> {
     TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
 }
 
-/// Returns the lifetime of a session for leases of `ttl` seconds. It is one hundredth longer,
-/// because the server's clock may be fast. It is another half second longer, so that one heartbeat
-/// serves many leases.
+/// Returns the lifetime of a session for leases of `ttl` seconds. It is about 1 % longer, because
+/// the server's clock may run fast. It is another half second longer, so that one heartbeat can
+/// confirm many leases.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

@@ -1,5 +1,5 @@
-//! The connection in use: to one member at a time, and to the next one if that member does not
-//! serve.
+//! Keeps a connection to one member of the cluster. Connects to the next member if that member
+//! fails.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct Client {
     pub(super) address: Address,
     io_timeout: Duration,
     events: UnboundedSender<StoreEvent>,
-    /// Locked while a connection is made, so that there is only one.
+    /// Locked while a connection is made, so that only one is made.
     line: Mutex<Line>,
     pub(super) outage: Outage,
 }
@@ -92,7 +92,8 @@ impl Client {
         let mut reason = failure::silent();
         for _ in 0..self.address.members() {
             let at = line.next % self.address.members();
-            // Set before the attempt, in case this future is dropped: the member may never answer.
+            // Set before the attempt. If the member never answers, this future may be dropped, and
+            // the next attempt must use another member.
             line.next = at + 1;
             let opened = Connection::open(&self.address, at, self.attempt()).await;
             line.tried = Some(Instant::now());
@@ -126,7 +127,7 @@ impl Client {
         if self.outage.back() {
             let server = self.address.member(connection.at).to_owned();
             reporter::log(move || tracing::info!(server, "connected again"));
-            // Without a store there is no engine to notify.
+            // Fails only after the store was dropped. Then no engine reads events.
             let _ = self.events.send(StoreEvent::Connected);
         }
         connection

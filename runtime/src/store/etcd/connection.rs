@@ -28,8 +28,8 @@ use crate::base::seeded::seeded;
 use crate::store::session::members::Access;
 use crate::store::{Failure, login};
 
-/// Least time for an answer, even if a request has less patience. The server writes to its disk,
-/// and a busy disk takes long.
+/// Least time to wait for an answer, even if the request's `patience` is shorter. The server writes
+/// each change to its disk, which may be busy.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Interval of the pings on a connection, and the time limit for their answers. A server answers
@@ -37,8 +37,8 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A member that answers no request for this long may have lost its cluster. Another member may
-/// work.
+/// A connection without any answer for this long is given up. Its member may have lost contact with
+/// the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
@@ -52,16 +52,16 @@ pub(super) struct Connection {
     unanswered: Mutex<Unanswered>,
 }
 
-/// Count of the unanswered requests.
+/// The requests that wait for an answer.
 #[derive(Default)]
 struct Unanswered {
     count: u32,
-    /// Start of the present silence: the last answer, or the sending of the first waiting request.
-    /// None while no request waits.
+    /// Start of the present silence: the time of the last answer, or of the first unanswered
+    /// request. None if no request is unanswered.
     since: Option<Instant>,
 }
 
-/// Counts a request until it is dropped.
+/// Counts an unanswered request until this value is dropped.
 struct Waiting<'a>(&'a Mutex<Unanswered>);
 
 impl<'a> Waiting<'a> {
@@ -85,8 +85,8 @@ impl<'a> Waiting<'a> {
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Stops counting a request without an answer in time. The silence continues with the next
-    /// request.
+    /// Stops counting a timed-out request. Keeps the start of the silence, which continues with the
+    /// next request.
     fn given_up(self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.count -= 1;
@@ -104,7 +104,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A state or a change that a watch shows.
+/// The current keys of a range, or a change of one, as a watch reports them.
 pub(super) enum Shown<'a> {
     /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
@@ -231,7 +231,7 @@ impl Connection {
             .await
     }
 
-    /// Keeps a lease alive once.
+    /// Sends one keep-alive for a lease.
     pub(super) async fn keep_alive(
         &self,
         lease: i64,
@@ -248,7 +248,7 @@ impl Connection {
     }
 
     /// Waits until the key created at the revision `made` is gone, or until the watch ends. Drops
-    /// `place` once the watch is established.
+    /// `place` (a semaphore permit) once the watch is established.
     pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
@@ -272,11 +272,12 @@ impl Connection {
         .await
     }
 
-    /// Shows the present keys of a range, and then each change, until `is_over` returns true or the
-    /// watch ends.
+    /// Passes the present keys of a range, and then each change, to `is_over`, until it returns
+    /// true or the watch ends.
     ///
-    /// The watch begins now, and the keys are looked up after that. A watch that begins at an
-    /// earlier revision gets past events only every 100 ms (`syncWatchersLoop`).
+    /// The watch begins at the current revision, and the keys are read after that. If it began at
+    /// an earlier revision, the server would send past events only every 100 ms
+    /// (`syncWatchersLoop`).
     pub(super) async fn watch(
         &self,
         what: WatchCreate,

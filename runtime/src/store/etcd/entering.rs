@@ -13,11 +13,11 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::store::session::service::{Answer, Entered, EnteredAll, Node};
 
-/// Most nodes that one transaction creates. The server takes 128 operations, and one of them is for
-/// the session's own key.
+/// Maximum number of nodes that one transaction creates. The server accepts 128 operations, and one
+/// of them is for the session's own key.
 const MOST: usize = 100;
 
-/// Number of tries for a transaction that meets other changes.
+/// Number of tries for a transaction that conflicts with other changes.
 const TRIES: usize = 8;
 
 impl Etcd {
@@ -168,11 +168,12 @@ impl Etcd {
         removed
     }
 
-    /// Removes a node. The deletion also compares the epoch, so that a late one cannot remove the
-    /// next node of this name.
+    /// Removes a node. The transaction also checks that the session's own key is unchanged, so that
+    /// a late deletion cannot remove the next node of this name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         if session.is_doubted(node) && !seeded!(NeverSealed) {
-            // A seal by another request may cover this node too.
+            // Another request may be sealing the session, so that no earlier request can create a
+            // node. That seal may cover this node too.
             let _one = session.sealing.lock().await;
             if session.is_doubted(node) {
                 self.seal(session, patience).await?;
@@ -196,8 +197,8 @@ impl Etcd {
         }
     }
 
-    /// Lets the node continue with the separate lease `lease`. Returns false if the node does not
-    /// exist.
+    /// Moves the node from its session to the separate lease `lease`. Returns false if the node
+    /// does not exist.
     pub(super) async fn keep_with(
         &self,
         session: &Session,
@@ -227,14 +228,15 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // A request of this epoch or a later one is not sealed.
+        // Keeps the doubted nodes of this epoch and of later ones. The seal does not stop the
+        // requests of those epochs, which may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }
 }
 
-/// Builds the operation that creates the node with this key on a condition, and reads the first
-/// node of the directory.
+/// Builds the operation that creates the node with this key if `condition` is met. It also reads
+/// the first node of the directory.
 pub(super) fn making(
     condition: Compare,
     key: &str,

@@ -1,8 +1,9 @@
-//! The revision of a session's own key, its *epoch*. Each transaction compares it.
+//! The revision of a session's own key, its *epoch*. Each transaction that creates or removes a
+//! node is carried out only if the epoch is still the known one.
 //!
 //! An unanswered transaction may still wait at a stopped member. Once the session's key has been
-//! written again, no earlier transaction can create a node: the session is *sealed*. So a node is
-//! removed for certain, even if a late request could have created it.
+//! written again, no earlier transaction can create a node: the session is *sealed*. So the removal
+//! of a node is final, because no late request can create it again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,8 +39,8 @@ impl Epoch {
         *self.revision()
     }
 
-    /// Builds a transaction that carries out `operations` if the session's key is as this process
-    /// last wrote it. Otherwise the transaction returns that key.
+    /// Builds a transaction that carries out `operations` if the session's key still has the known
+    /// epoch. Otherwise, the transaction reads that key.
     pub(super) fn unsealed(&self, operations: Vec<Operation>) -> TxnRequest {
         self.unsealed_since(self.now(), operations)
     }
@@ -69,8 +70,8 @@ impl Epoch {
         Ok(header.revision)
     }
 
-    /// Reads the session's key from the first operation of `answer`, as another request of this
-    /// process wrote it. Without the key the session has ended.
+    /// Reads the new epoch from the first operation of `answer`, after another request of this
+    /// process has written the session's key. Without the key, the session has ended.
     pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {
             return Err(Trouble::Ended);

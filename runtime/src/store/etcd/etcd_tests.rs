@@ -30,7 +30,7 @@ impl Etcd {
         a_late_request_makes_nothing(&etcd).await;
     }
 
-    /// Gives up a request before its transaction fails because of another epoch.
+    /// Gives up a request whose transaction then fails because its epoch is outdated.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ async fn a_late_request_makes_nothing(etcd: &Etcd) {
     closed.expect("the server answers");
 }
 
-/// Gives up a request before its transaction fails because of another epoch.
+/// Gives up a request whose transaction then fails because its epoch is outdated.
 ///
 /// # Panics
 ///
@@ -133,7 +133,7 @@ async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
         patience,
         answer,
     };
-    // Its revision differs from that of the session's key.
+    // The revision 1 differs from that of the session's key, so the first transaction fails.
     let epoch = Epoch::new(session.key.clone(), session.lease, 1);
     let carrying = together(Arc::clone(&etcd.client), Arc::new(epoch), vec![asked]);
     let gives_up = async {

@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. If a version has no API error for an authentication error,
-/// it sends the text of its package `auth`, as 3.5.0 does for old tokens.
+/// Prefixes of the server's own errors. For an authentication error that the API does not define,
+/// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a refusal that a new login resolves.
@@ -31,8 +31,8 @@ const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
 
-/// Part of an error's text, our code, the retry policy, true if the request may have been carried
-/// out, and advice.
+/// Part of an error's text, the code in this crate's error, the retry policy, true if the request
+/// may have been carried out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
 /// Meaning of the server's errors. The page docs/reliability/errors.md has the reasons.
@@ -69,7 +69,8 @@ const KNOWN: &[Known] = &[
         "database space exceeded",
         FULL,
         Retry::Later,
-        // A transaction that passes the first check of the quota is carried out, and then refused.
+        // A transaction that passes the first check of the quota is carried out, although the
+        // server then returns this error.
         true,
         "the server's database is full, so no lock can be taken; compact and defragment it, and \
          disarm its alarm",
@@ -154,7 +155,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if nothing is known of the server: the connection is broken or silent.
+/// True if the server itself did not answer: the connection is broken or silent.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -180,7 +181,7 @@ pub(super) fn is_end_of_session(problem: &Problem) -> bool {
     }
 }
 
-/// True if the error is not the server's own.
+/// True if the error comes from the connection, and not from the server.
 fn is_broken(status: &Status) -> bool {
     let broken = matches!(
         status.code(),
@@ -209,8 +210,8 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
-/// True if the server may carry the request out after this answer. A full database answers after
-/// the transaction, if it carries out the transaction at all.
+/// True if the server may carry the request out after this answer. If its database is full, the
+/// server answers only after it has carried the transaction out or refused it.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }
@@ -294,7 +295,7 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure of a request that met other changes at each try.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

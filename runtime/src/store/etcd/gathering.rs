@@ -1,5 +1,5 @@
-//! Sends the requests of one session together. They gather while [`ENOUGH`] transactions are under
-//! way.
+//! Sends several requests of one session in one transaction. Requests gather while [`ENOUGH`]
+//! transactions have no answer.
 //!
 //! Each transaction costs the server a write to its disk, and most of its CPU time. A transaction
 //! may contain other transactions as operations, each with its own condition. The server reads all
@@ -25,17 +25,18 @@ use super::messages::{Operation, Response, TxnResponse};
 use crate::base::seeded::seeded;
 use crate::store::session::service::Answer;
 
-/// Requests gather while this many transactions are under way. With two, the server has the next
-/// transaction while an answer is on its way.
+/// Requests gather while this many transactions have no answer. With two, the server can work on
+/// the next transaction while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// A transaction that takes longer than this holds no requests back: its connection may be silent.
+/// After this time, a transaction no longer holds requests back, because its connection may be
+/// dead.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Most requests in one transaction. The server takes 128 operations.
+/// Maximum number of requests in one transaction. The server accepts 128 operations.
 const MOST: usize = 64;
 
-/// Number of tries for a transaction that meets other changes of the epoch.
+/// Number of tries for a transaction while the epoch changes.
 const TRIES: usize = 8;
 
 /// A request for one directory, with the channel for its answer.
@@ -46,7 +47,7 @@ pub(super) struct Asked {
     pub(super) answer: oneshot::Sender<Answer<Response>>,
 }
 
-/// The path of a session's requests to the server.
+/// Handle of the task that sends the requests of a session.
 pub(super) struct Gathering {
     asked: UnboundedSender<Asked>,
 }
@@ -60,8 +61,8 @@ impl Gathering {
         Self { asked: sender }
     }
 
-    /// Carries out `operation`, unless the session is sealed in the meantime. The operation must
-    /// change only keys of this directory.
+    /// Carries out `operation`. After a time-out, a seal of the session (see `epoch.rs`) prevents a
+    /// late execution. The operation must change only keys of this directory.
     pub(super) async fn ask(
         &self,
         directory: String,
@@ -107,7 +108,7 @@ async fn carry(client: Arc<Client>, epoch: Arc<Epoch>, mut asked: UnboundedRecei
     }
 }
 
-/// Takes the requests of the next transaction out of the waiting ones.
+/// Removes the requests of the next transaction from `waiting`.
 fn next_of(waiting: &mut Vec<Asked>) -> Vec<Asked> {
     // Given-up requests are not sent.
     waiting.retain(|asked| !asked.answer.is_closed());
@@ -145,11 +146,11 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
     }
 }
 
-/// Carries out requests only while the session is not sealed. Returns the requests with their
-/// answers, or none if all requests were given up.
+/// Carries out requests. If the session was sealed, tries again with the new epoch. Returns the
+/// requests with their answers, or none if all requests were given up.
 ///
-/// A given-up request is not sent with an epoch that was read later. By then the request may have
-/// been sealed, and the name of its node may belong to another node.
+/// A given-up request is not sent with an epoch that was read later. By then, the seal counts as
+/// the end of this request, and the name of its node may belong to another node.
 async fn unsealed(
     client: &Arc<Client>,
     epoch: &Epoch,

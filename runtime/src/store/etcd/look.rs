@@ -23,7 +23,7 @@ use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, Place};
 
-/// Most nodes in an answer: a holder, and the waiting nodes.
+/// Maximum number of nodes in an answer: a holder, and the waiting nodes.
 const MOST: usize = MOST_TOLD + 1;
 
 /// Number of concurrent requests.
@@ -53,7 +53,7 @@ impl EtcdLook {
         Ok(asking.await?.kvs)
     }
 
-    /// Returns the first keys from `key` to `range_end`, in their order.
+    /// Returns the first `MOST` keys from `key` to `range_end`, in key order.
     async fn keys(&self, key: Vec<u8>, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
         self.range(RangeRequest {
             key,
@@ -78,7 +78,7 @@ impl EtcdLook {
     }
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
-        // Other clients write other values, or none.
+        // Nodes of other clients have other values, or none.
         let end = self.etcd.names.parts(beginning(&found.key));
         let end = end.map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
@@ -137,8 +137,8 @@ impl Look for EtcdLook {
         Ok(seen.into_iter().next().unwrap_or_default())
     }
 
-    /// A page has whole directories, because the keys of one directory follow each other. If the
-    /// last one is cut off, it becomes the first one of the next page.
+    /// A page contains only complete directories. The keys of a directory follow each other. If the
+    /// last directory is cut off, it becomes the first of the next page.
     async fn directories(
         &mut self,
         first: &str,
@@ -156,7 +156,8 @@ impl Look for EtcdLook {
         let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
         let last = found.last().map(|last| last.key.clone());
         for found in found {
-            // Other keys below the prefix are not locks. A node's own name may be invalid UTF-8.
+            // Skips keys below the prefix that are not locks. A node's own name may be invalid
+            // UTF-8.
             let path = beginning(&found.key);
             let Some((key, end)) = self.etcd.names.parts(path) else {
                 continue;
@@ -192,7 +193,8 @@ impl Look for EtcdLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation ends with the node's session, even if this process is gone.
+    /// The revocation is attached to the lease of the node's session, so the server removes it even
+    /// if this process is gone.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
@@ -260,12 +262,12 @@ fn beginning(key: &[u8]) -> &str {
     text.map_or("", |chunk| chunk.valid())
 }
 
-/// Converts a key to text, one character for each byte, because other stores use text.
+/// Converts a key to text, one character for each byte, because paths and positions are texts.
 fn name_of(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// Converts such a text back to its key.
+/// Converts a text from `name_of` back to its key.
 fn key_of(name: &str) -> Vec<u8> {
     name.chars().filter_map(|c| u8::try_from(c).ok()).collect()
 }

@@ -3,10 +3,10 @@
 //! The field numbers are those of the server's `rpc.proto` and `kv.proto`. Other fields of a
 //! message are not sent, and are skipped in answers.
 //!
-//! The messages are written by hand, because a generator needs `protoc` wherever a service is
-//! built, as the crate `etcd-client` (0.21) does. That crate also spreads requests over all
-//! members, even one that does not answer. The pool must be able to leave such a member, and needs
-//! both answers to a heartbeat from one member.
+//! The messages are written by hand, because generated messages need `protoc` on each machine that
+//! builds a service. The crate `etcd-client` (0.21) needs it, too. That crate also spreads requests
+//! over all members, even one that does not answer. The pool must be able to leave such a member.
+//! It also needs both answers of a heartbeat (keep-alive and read) from the same member.
 
 use prost::{Message, Oneof};
 
@@ -104,7 +104,7 @@ pub(crate) struct DeleteResponse {
 pub(crate) const CREATION: i32 = 1;
 pub(crate) const MODIFICATION: i32 = 2;
 
-/// A condition: equality, the default of `result`.
+/// A condition. `result` is not sent, because its default is equality.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compare {
     #[prost(int32, tag = "2")]
@@ -223,7 +223,7 @@ pub(crate) struct WatchRequest {
     pub(crate) create: Option<WatchCreate>,
 }
 
-/// The value of `filters` that leaves out puts.
+/// The value of `filters` that excludes puts.
 pub(crate) const NO_PUT: i32 = 0;
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -255,7 +255,7 @@ pub(crate) struct Event {
     pub(crate) kv: Option<KeyValue>,
 }
 
-/// A request without fields: the cluster's members, a member's status.
+/// An empty message, such as the request for the cluster's members or a member's status.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct Nothing {}
 

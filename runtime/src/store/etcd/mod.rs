@@ -8,12 +8,13 @@
 //!   transactions.
 //! - [`classes`] groups the ttls that share a lease.
 //! - [`names`] maps nodes to keys of etcd.
-//! - [`client`] has the connection in use, and replaces it. [`connection`] is one connection to one
-//!   member, with TLS if the URL asks for it. [`messages`] has the messages of the server's API.
+//! - [`client`] has the connection in use, and replaces it after a failure. [`connection`] is one
+//!   connection to one member. [`messages`] has the messages of the server's API.
 //! - [`node_names`] gives the name of a removed node to a new one, once no request for the old node
 //!   can still be carried out.
-//! - [`gathering`] sends requests together. [`epoch`] keeps a late request from creating a node.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`gathering`] sends several requests in one transaction. [`epoch`] keeps a late request from
+//!   creating a node.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of the server's errors, and [`check`]
 //!   checks a cluster for problems. [`backend`] connects a store.
 

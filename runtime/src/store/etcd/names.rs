@@ -13,7 +13,7 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::session::service::Node;
 
-/// The names under one prefix.
+/// Builds and parses the keys below one prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     prefix: String,
@@ -47,13 +47,13 @@ impl Names {
         beginning
     }
 
-    /// Splits the key of a node into the lock's key and the rest. None if the node is not below the
-    /// prefix.
+    /// Splits the key of a node into the lock's key and the end, `<lease>-<name>`. None if the node
+    /// is not below the prefix.
     pub(crate) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
         let key = percent_decoded(directory)?;
-        // Each lock's key has one directory, so other encodings are not accepted.
+        // Each lock's key has one directory, so other encodings of the key are not accepted.
         (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 
@@ -76,7 +76,7 @@ pub(crate) fn revocation(session: &str, name: Token, fence: Fence) -> String {
     format!("{session}/{}-{}", name.hex(), fence.get())
 }
 
-/// Returns the name and the fence of the node that such a key revokes.
+/// Returns the name and the fence of the node that the revocation `key` is for.
 pub(crate) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
     let key = std::str::from_utf8(key).ok()?;
     let node = key.strip_prefix(session)?.strip_prefix('/')?;

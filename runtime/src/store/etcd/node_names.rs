@@ -1,8 +1,9 @@
 //! Reusable names for the nodes of a session.
 //!
-//! The server keeps each key ever created until it compacts, and goes through all of them in a
-//! directory for each lock. With reused names, a lock costs the same no matter how often it was
-//! taken. A name is free once no request for its former node can still be carried out.
+//! The server keeps deleted keys until it compacts its history. For each lock, it goes through all
+//! keys of the directory, including deleted ones. With reused names, a lock costs the same no
+//! matter how often it was taken. A name is free once no request for its former node can still be
+//! carried out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,7 @@ pub(super) enum There {
     AsBefore,
 }
 
-/// A name in use by a node.
+/// The state of a name that a node uses.
 #[derive(Debug)]
 struct Taken {
     /// See [`Node::number`].
@@ -37,7 +38,8 @@ pub(super) struct NodeNames {
 }
 
 impl There {
-    /// Returns `done` after a success. A failed request creates nothing if its failure is certain.
+    /// Returns `done` after a success, `Maybe` if a failed request may have been carried out, and
+    /// `AsBefore` after any other failure.
     pub(super) fn after<T>(answer: &Answer<T>, done: Self) -> Self {
         match answer {
             Ok(_) => done,
@@ -147,7 +149,8 @@ mod tests {
         assert!(names.by_key().is_empty(), "nothing is left of the key");
     }
 
-    /// Fails if a lost request could remove or create a later node of the same name.
+    /// Fails if a node's name is reused while an earlier request for that name could still create
+    /// or remove a node.
     #[test]
     fn a_node_name_is_kept_while_a_request_is_pending() {
         let names = NodeNames::default();

@@ -1,4 +1,4 @@
-//! The parts of transactions, and the contents of their answers.
+//! Builds the parts of transactions, and reads their answers.
 
 use super::failure;
 use super::messages::{
@@ -11,7 +11,7 @@ use crate::owner::Owner;
 use crate::store::Failure;
 use crate::store::session::service::First;
 
-/// Returns the holder from the value of its node.
+/// Returns the owner from the value of a node.
 pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
     Owner::read(std::str::from_utf8(&first.value).ok()?)
 }
@@ -35,13 +35,13 @@ pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
     Ok(Fence::new(revision))
 }
 
-/// Returns the revision that a fence was made of.
+/// Returns the revision from which a fence was made.
 pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
     i64::try_from(fence.get()).map_err(|_| failure::garbled())
 }
 
-/// The condition that the key was created, or last changed, at revision `at`. With 0 the key must
-/// not exist.
+/// Builds the condition that the key was created, or last changed, at revision `at`. With 0 the key
+/// must not exist.
 pub(super) fn revision(target: i32, key: impl AsRef<[u8]>, at: i64) -> Compare {
     let operand = if target == MODIFICATION {
         Operand::ModRevision(at)
@@ -77,7 +77,7 @@ pub(super) fn get(key: &str) -> Operation {
     .into()
 }
 
-/// Finds the oldest node, with its owner.
+/// Builds the operation that reads the oldest node of a directory, with its value.
 pub(super) fn first(directory: &str) -> Operation {
     RangeRequest {
         key: directory.into(),

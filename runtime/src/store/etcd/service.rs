@@ -29,10 +29,10 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, Retry, StoreEvent};
 
-/// Value of a node whose lock is kept after its release. It has no owner.
+/// Value of a node that is kept after the release of its lock. It names no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// Number of nodes that one transaction looks at.
+/// Maximum number of nodes that one transaction reads.
 const LOOKS: usize = 100;
 
 /// An etcd cluster.
@@ -60,7 +60,7 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// Returns the newest node of the directory from before `revision`.
+    /// Returns the newest node of the directory that was created before `revision`.
     async fn before(
         &self,
         node: &Node,
@@ -139,7 +139,7 @@ impl Service for Etcd {
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
-    /// A leader that resumes after a pause may answer a heartbeat before it knows of its successor.
+    /// A leader that resumes after a pause may answer a heartbeat before it detects its successor.
     /// The successor counts the lease from an earlier time. So a heartbeat counts only once the
     /// same member has answered a quorum read in the same term. That read shows that there was no
     /// successor yet.
@@ -177,7 +177,7 @@ impl Service for Etcd {
 
     /// Watches the session's own key, which ends with its lease, and the keys below it. The
     /// deletion of the key proves the end of the session, so the session's holders are notified
-    /// before the next holder has its turn.
+    /// before another process gets their locks.
     async fn ended(
         &self,
         session: &Session,
@@ -288,7 +288,7 @@ impl Service for Etcd {
         self.unmake(session, node, patience).await
     }
 
-    /// Gives the node a separate lease.
+    /// Moves the node to a separate lease, which does not end with the session.
     async fn keep(
         &self,
         session: &Session,
@@ -353,7 +353,7 @@ impl Service for Etcd {
     }
 }
 
-/// True if one member has answered both in the term of one leader.
+/// True if the same member has answered both requests in the same term of a leader.
 fn is_one_term(one: Header, other: Header) -> bool {
     (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
 }
@@ -361,7 +361,7 @@ fn is_one_term(one: Header, other: Header) -> bool {
 /// Converts the reason why a session was not opened.
 fn not_open(trouble: Trouble, executed: bool) -> Failure {
     match trouble {
-        // The request for a lock was not sent.
+        // The request for a lock was not sent yet, so it cannot have been carried out.
         Trouble::Failed(failure) => Failure {
             executed,
             ..failure
@@ -399,7 +399,6 @@ fn new_leader() -> Failure {
 mod tests {
     use super::*;
 
-    /// A heartbeat that a replaced leader has answered does not count.
     #[test]
     fn a_heartbeat_of_a_replaced_leader_does_not_count() {
         let header = |member_id, raft_term| Header {

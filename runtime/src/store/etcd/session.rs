@@ -16,8 +16,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
 
-/// Most calls of a session that look for their turns at once. After a lost connection all waiting
-/// calls look again, and a heartbeat must wait only behind this many.
+/// Maximum number of waiting nodes of a session that request their position at the same time. After
+/// a lost connection, all of them request it again, and a heartbeat must wait behind only this
+/// many.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// A lease of the server, and the key with its epoch.
@@ -29,8 +30,8 @@ pub(crate) struct Session {
     pub(super) epoch: Arc<Epoch>,
     pub(super) gathering: Gathering,
     pub(super) names: NodeNames,
-    /// Nodes for which an unanswered transaction may still be carried out, each with the epoch of
-    /// its last doubt.
+    /// Nodes for which an unanswered transaction may still be carried out, each with the epoch at
+    /// the last failure.
     doubts: Mutex<HashMap<Token, i64>>,
     /// Locked while the session is sealed.
     pub(super) sealing: tokio::sync::Mutex<()>,
@@ -79,7 +80,7 @@ impl Session {
         self.names.begins(node) || seeded!(NodesOfAnySession)
     }
 
-    /// Remembers the nodes if `answer` means that the transaction may be carried out late.
+    /// Records the nodes as doubted if `answer` means that the transaction may be carried out late.
     pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
             && failure::may_be_late(failure)

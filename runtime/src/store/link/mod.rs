@@ -1,4 +1,4 @@
-//! Shared code of stores on one connection: the connection's replacement, and the timer.
+//! Code shared by stores with a single connection: replaces the connection, and sets a timer.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -8,9 +8,10 @@ use tokio::time::{Instant, Sleep};
 
 pub(crate) mod supervisor;
 
-/// Polls `timer`, which elapses at `next` at the latest. Returns true if it has elapsed.
+/// Polls `timer`, and makes sure that it elapses at `next` at the latest. Returns true if it has
+/// elapsed.
 ///
-/// An earlier deadline of the timer stays: moving a timer costs more than one needless wake-up.
+/// Keeps an earlier deadline of the timer, because a reset costs more than one needless wake-up.
 pub(crate) fn poll_by(timer: &mut Pin<Box<Sleep>>, next: Instant, cx: &mut Context<'_>) -> bool {
     if next < timer.deadline() || timer.is_elapsed() {
         timer.as_mut().reset(next);

@@ -13,41 +13,42 @@ use crate::base::jitter::Jitter;
 use crate::base::reporter;
 use crate::store::Failure;
 
-/// Pause after the first failure to connect. It doubles with each failure.
+/// Pause after the first attempt to connect. It doubles with each attempt.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
-/// Longest pause in the first seconds of an outage. A lease of 2 s that must survive an outage of
-/// 0.4 of its ttl needs its connection back soon. The store must have it within a few hundred
-/// milliseconds of the server's return.
+/// Longest pause in the first seconds of an outage. A lease of 2 s must survive an outage of 0.8 s
+/// (0.4 of its ttl). Therefore the store must reconnect within a few hundred milliseconds of the
+/// server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest pause in a long outage. Leases are lost by then, and connections must not flood a server
-/// that comes back.
+/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then the leases are lost,
+/// and a server that comes back must not be flooded with connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-/// Limit of one attempt to connect again, even if requests may take longer.
+/// Time limit of one attempt to reconnect, even if `io_timeout` is longer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
-/// bounds. So the store soon finds a server that is back, and never runs more than a handful of
-/// attempts at once.
+/// While an attempt hangs, the next one begins after a quarter of its time limit, within these
+/// bounds. So the store soon finds a server that is back, and runs about five attempts at once at
+/// most.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// The attempts to replace a store's connection. Each opens a `T`.
+/// Attempts to replace a store's connection. `T` is the type of an open connection.
 pub(crate) struct Supervisor<T> {
     /// Name of the server, for the log.
     server: String,
     limit: Duration,
-    /// The attempts under way. A new attempt does not wait for an older one that hangs. Otherwise
-    /// an attempt from inside an outage could hang for its whole limit after the outage.
+    /// The attempts in progress. A new attempt does not wait for an older one that hangs: an
+    /// attempt that began during an outage could still hang for its whole time limit after the
+    /// outage.
     connecting: FuturesUnordered<Attempt<T>>,
     /// Time of the next attempt, if a connection is needed.
     next: Option<Instant>,
     last: Instant,
-    /// Attempts since the server last carried out a request.
+    /// Number of attempts since the server last carried out a request.
     attempts: u32,
     out: bool,
     /// True if an attempt has failed since the server went out, and the server has not answered
@@ -61,7 +62,7 @@ pub(crate) struct Supervisor<T> {
 }
 
 impl<T> Supervisor<T> {
-    /// `reason` is the first reason for the missing connection.
+    /// `reason` explains the missing connection until the first attempt fails.
     pub(crate) fn new(server: String, io_timeout: Duration, reason: Failure) -> Self {
         Self {
             server,
@@ -83,7 +84,7 @@ impl<T> Supervisor<T> {
         self.next
     }
 
-    /// True if a connection has ended or gone silent, and no new one was adopted.
+    /// True from the end or the silence of a connection until a new one is adopted.
     pub(crate) fn is_out(&self) -> bool {
         self.out
     }
@@ -110,7 +111,7 @@ impl<T> Supervisor<T> {
         self.away = true;
     }
 
-    /// Records that the server is away, and schedules a new connection.
+    /// Records that the server is unreachable, and schedules a new connection.
     pub(crate) fn goes_out(&mut self) {
         self.out = true;
         self.replace();
@@ -122,8 +123,8 @@ impl<T> Supervisor<T> {
         self.goes_out();
     }
 
-    /// Schedules a new connection, unless one is scheduled already: at once, or after a pause if no
-    /// request was carried out since the last attempt.
+    /// Schedules an attempt to connect, unless one is scheduled already. The attempt begins at
+    /// once, or after a pause if the server has carried out no request since the last attempt.
     pub(crate) fn replace(&mut self) {
         if self.next.is_none() {
             let pause = if self.attempts == 0 {
@@ -135,8 +136,9 @@ impl<T> Supervisor<T> {
         }
     }
 
-    /// If an attempt is due, starts it by calling `open` with its time limit, and returns true.
-    /// Also schedules the next attempt, in case this one fails or hangs.
+    /// If the next attempt is due, starts it by calling `open` with its time limit. Postpones it if
+    /// the previous attempt hangs but began only recently. Schedules a further attempt, in case
+    /// this one fails or hangs. Returns true if an attempt was due.
     pub(crate) fn attempt<F>(&mut self, now: Instant, open: impl FnOnce(Duration) -> F) -> bool
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
@@ -169,7 +171,8 @@ impl<T> Supervisor<T> {
         }
     }
 
-    /// Ends all attempts: the store has a new connection. Returns true if the server was away.
+    /// Ends all attempts, because the store has a new connection. Returns true if the server was
+    /// unreachable before.
     pub(crate) fn adopted(&mut self) -> bool {
         self.next = None;
         self.connecting = FuturesUnordered::new();
@@ -196,7 +199,7 @@ impl<T> Supervisor<T> {
         begins
     }
 
-    /// Records that the first attempt, which the caller made, has failed.
+    /// Records that the first attempt to connect, which the caller made itself, has failed.
     pub(crate) fn first_failed(&mut self, reason: Failure) {
         self.attempts = 1;
         self.lost(reason);

@@ -16,7 +16,7 @@ use crate::store::source::{Source, no_server};
 /// The address of locks in this process.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// Pools of one name share their locks. Without a name the locks are private to their pool.
+    /// Pools of one name share their locks. Without a name, the locks are private to their pool.
     name: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         Ok(store)
     }
 
-    /// Describes the protection that the locks do not give.
+    /// Returns a warning about the cases in which the locks do not protect.
     fn limits(&self) -> String {
         match &self.name {
             Some(name) => format!(

@@ -13,7 +13,7 @@ use crate::base::id_map::IdMap;
 use crate::base::token::Token;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent, Take};
 
-/// Minimum number of acquisitions between sweeps of expired entries.
+/// Minimum number of acquisitions between two removals of all expired entries.
 const SWEEP_EVERY: usize = 1024;
 
 /// The contents of a space: keys that are not free, queues, results and pools.
@@ -22,7 +22,7 @@ pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
     /// The pools that queue for a key, the first one first. No queue is empty.
     pub(super) queues: KeyMap<VecDeque<Waiting>>,
-    /// Results kept beside keys, which may be free or not.
+    /// Kept results of keys, which may be free or taken.
     pub(super) results: Results,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     last_pool: u64,
@@ -117,7 +117,7 @@ impl Entries {
         Reply::AcquiredAll(taken.collect())
     }
 
-    /// Notifies the first pool in the key's queue that the key may have room.
+    /// Notifies the first pool in the key's queue that the key may be free for it.
     pub(super) fn invite(&mut self, key: &FullKey) {
         if let Some(first) = self.first(key) {
             self.emit(first, StoreEvent::Turn(key.clone()));
@@ -156,7 +156,8 @@ impl Entries {
         }
     }
 
-    /// Hands a free key to the first pool in its queue. Returns true if there was one.
+    /// Reserves a free key for the first pool in its queue, for `CLAIM`. Returns true if there was
+    /// one.
     pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
@@ -197,7 +198,7 @@ impl Entries {
         }
     }
 
-    /// Removes the key, or hands it to the first pool in its queue. With `keep`, the key stays
+    /// Removes the key, or reserves it for the first pool in its queue. With `keep`, the key stays
     /// taken for that long.
     pub(super) fn release(
         &mut self,
@@ -217,8 +218,8 @@ impl Entries {
         if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
-            // The key is not handed to the first pool in the queue. That pool asks again now, and
-            // its answer shows when to ask next.
+            // The key is not handed to the first pool in the queue. That pool repeats its request
+            // now, and the answer contains the remaining time.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);
@@ -226,7 +227,7 @@ impl Entries {
         found
     }
 
-    /// Hands the key to the first pool in its queue, or removes it.
+    /// Reserves the key for the first pool in its queue, or removes it.
     pub(super) fn free(&mut self, key: &FullKey, now: Instant) {
         if !self.hand_to_first(key, now) {
             self.by_key.remove(key);
@@ -252,7 +253,7 @@ impl Entries {
         }
     }
 
-    /// Forgets the closed `pool`. Its locks stay until their ttl is over.
+    /// Removes the closed `pool`. Its locks stay until their ttl is over.
     pub(super) fn forget(&mut self, pool: PoolId, now: Instant) {
         self.pools.remove(&pool);
         let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
@@ -272,7 +273,8 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// Now and then, removes the keys that expired without a release.
+    /// Removes the keys that expired without a release, at most once for every `SWEEP_EVERY`
+    /// acquisitions.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

@@ -17,7 +17,7 @@ pub(super) struct PoolId(pub(super) u64);
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) state: State,
-    /// The pool with the key.
+    /// The pool that has the key, or to which it was handed.
     pub(super) pool: PoolId,
     pub(super) expires: Instant,
 }
@@ -47,7 +47,7 @@ pub(super) struct Share {
     pub(super) taken: Taken,
     pub(super) pool: PoolId,
     pub(super) ends: Instant,
-    /// True if it was taken away by force.
+    /// True if the share was taken away by force.
     pub(super) revoked: bool,
 }
 
@@ -80,11 +80,11 @@ pub(super) enum State {
     },
     /// The lock was taken away by force from this token. The holder's body may not have ended yet.
     Revoked { token: Token, taken: Taken },
-    /// The key was handed to the pool, but the pool has not confirmed yet.
+    /// The key was handed to the pool, but no call of the pool has taken it yet.
     Handed,
     /// The holder has released the key with `keep`, and it stays taken until it expires.
     Kept(Taken),
-    /// At most `limit` shares, 0 for no bound.
+    /// At most `limit` shares; 0 for no limit.
     Shared {
         limit: u32,
         shares: HashMap<Token, Share>,
@@ -92,9 +92,10 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// Returns the time when the key may have room for a call with this limit. With bounded shares,
-    /// room comes when fewer shares than the limit are left. For a call without a limit, it comes
-    /// at the first end of a share. In all other cases, it comes at the end of the lock.
+    /// Returns the earliest time when a call with this limit may get a better answer, if no lease
+    /// is renewed. For a call with a limit on held permits, this is the time when fewer permits
+    /// than the limit are left. For a call without a limit, it is the end of the first permit. If
+    /// no permits are held, it is the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
@@ -112,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// Returns the owner, if one token has the key alone.
+    /// Returns the owner of an exclusive lock.
     pub(super) fn owner(&self) -> Option<Arc<Owner>> {
         match &self.state {
             State::Held { taken, .. } => Some(Arc::new(Owner::here(taken.function))),
@@ -133,6 +134,6 @@ impl Entry {
     }
 }
 
-/// Maximum number of shares that a join allows; 0 for no bound.
+/// Maximum number of shares that a join allows; 0 for no limit.
 #[derive(Clone, Copy)]
 pub(super) struct Limit(pub(super) u32);

@@ -1,4 +1,4 @@
-//! Shows the locks in this process to people, and takes them away from their holders.
+//! Inspects the locks of this process, and takes them away from their holders.
 
 use std::time::{Duration, SystemTime};
 
@@ -44,7 +44,7 @@ impl Space {
         Page { locks, next }
     }
 
-    /// Takes a lock away from its holders. Returns the information from before.
+    /// Takes a lock away from its holders. Returns the information from before the removal.
     pub(crate) fn take_away(&self, key: &FullKey) -> LockInfo {
         let now = self.clock.now();
         let mut entries = self.entries();

@@ -81,7 +81,8 @@ fn pools_with_the_same_name_share_locks() {
     }
 }
 
-/// Fails if a process that opens pools with ever new names keeps all the names.
+/// Fails if a name is kept after its last pool. A process that opens pools with more and more names
+/// would then grow without limit.
 #[test]
 fn a_name_is_forgotten_with_its_last_pool() {
     let mut first = named("tests-forgotten");
@@ -96,7 +97,7 @@ fn a_name_is_forgotten_with_its_last_pool() {
 }
 
 /// Fails if the next pool of the name takes a lock whose lease is not over, or if an expired lock
-/// keeps its name.
+/// keeps the name in use.
 #[test]
 fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     let held = token();

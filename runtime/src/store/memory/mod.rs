@@ -1,9 +1,9 @@
 //! Locks in this process: `memory://`.
 //!
 //! A [`space`] has the locks that the pools of one name share. [`entries`] holds a space's keys and
-//! queues, and [`entry`] is one key. `shares` handles keys that several calls hold. `results` holds
-//! the results kept beside keys. `recall` answers with kept results, and adopts locks. `look` shows
-//! locks to people. [`MemoryStore`] is one pool's access to a space.
+//! queues, and [`entry`] is one key. `shares` handles keys that several calls hold. `results` has
+//! the kept results. `recall` answers with kept results, and adopts locks. `look` inspects locks,
+//! and takes them away. [`MemoryStore`] is one pool's access to a space.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Answers with kept results instead of locks, and adopts locks.
+//! Returns kept results instead of locks, and adopts locks.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Entries {
         self.results.forget(key, now)
     }
 
-    /// Gives the key the token of `take` instead of `from`.
+    /// Replaces the key's token `from` with the token of `take`.
     pub(super) fn adopt(&mut self, pool: PoolId, take: &Take, from: Token, now: Instant) -> Reply {
         let (key, token) = (&take.key, take.token);
         let wanted = Some(self.queues.contains_key(key));

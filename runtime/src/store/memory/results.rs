@@ -1,4 +1,4 @@
-//! The results kept beside the keys of a [`Space`](super::space::Space).
+//! The kept results of the keys of a [`Space`](super::space::Space).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
-/// Minimum number of kept results between sweeps of the expired ones.
+/// Minimum number of kept results between two removals of all expired results.
 const SWEEP_EVERY: usize = 1024;
 
-/// The results of each key, by function, each with its end.
+/// The results of each key, by function, each with the time when it expires.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     by_key: KeyMap<HashMap<&'static str, (Arc<Kept>, Instant)>>,
@@ -49,7 +49,7 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Now and then, removes the expired results.
+    /// Removes the expired results, at most once for every `SWEEP_EVERY` stored results.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

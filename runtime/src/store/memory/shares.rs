@@ -1,4 +1,4 @@
-//! Locks that several calls hold at the same time: shares of a key, with or without a bound.
+//! Locks that several calls hold at the same time: shares of a key, with or without a limit.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Entries {
         }
     }
 
-    /// Gives up a share or the whole lock. With `keep`, the share or lock ends after that time.
+    /// Releases a share or the whole lock. With `keep`, the share or lock ends after that time.
     pub(super) fn part(
         &mut self,
         key: &FullKey,
@@ -139,7 +139,8 @@ impl Entries {
         };
         if let Some(keep) = keep.filter(|_| !share.revoked) {
             let ends = now + keep;
-            // Kept under another token, so that no late request with this one finds the share.
+            // Kept under another token, so that a late request with `token` does not find the
+            // share.
             shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
         }
         self.shares_changed(key, now);

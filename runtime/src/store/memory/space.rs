@@ -28,8 +28,8 @@ impl Space {
 
     /// Returns the space of this name in this process, and the id of a new pool in it.
     ///
-    /// The pool enters before the registry's mutex is released. So a space is forgotten only while
-    /// no pool can be about to enter it.
+    /// The pool enters before the registry's mutex is released. Otherwise, another thread could
+    /// remove the space from the registry before the pool enters it.
     pub(super) fn enter_named(name: &str) -> (Arc<Self>, PoolId) {
         let mut named = named();
         named.retain(|_, space| space.is_used());
@@ -44,7 +44,7 @@ impl Space {
         self.entries().open()
     }
 
-    /// Forgets the closed `pool`. Its locks stay until their ttl is over.
+    /// Removes the closed `pool`. Its locks stay until their ttl is over.
     pub(super) fn leave(&self, pool: PoolId) {
         let now = self.clock.now();
         self.entries().forget(pool, now);
@@ -62,8 +62,8 @@ impl Space {
     }
 }
 
-/// Forgets the space of this name if it is not used. A space that still has a lock is forgotten by
-/// a later [`Space::enter_named`].
+/// Removes the space of this name from the registry if it is not used. If it still has a lock, a
+/// later [`Space::enter_named`] removes it.
 pub(super) fn forget_unused(name: &str) {
     let mut named = named();
     if named.get(name).is_some_and(|space| !space.is_used()) {
@@ -71,8 +71,8 @@ pub(super) fn forget_unused(name: &str) {
     }
 }
 
-/// Locks the registry. The mutex of a space is locked inside of this one, never the other way
-/// round.
+/// Locks the registry's mutex. A thread may lock a space's mutex while it holds the registry's, but
+/// never the reverse.
 fn named() -> MutexGuard<'static, BTreeMap<String, Arc<Space>>> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,14 +21,15 @@ pub(crate) struct Address {
     is_pooled: bool,
 }
 
-/// The connection on which the server notifies the pool of its turns.
+/// The connection on which the server notifies the pool of its turns (keys that are reserved for
+/// it).
 #[derive(Clone)]
 pub(super) enum Turns {
     /// The connection that also carries the pool's requests.
     Here,
     /// A separate connection.
     Beside(Box<Hosts>),
-    /// None: the pool looks from time to time.
+    /// None: waiting calls poll instead.
     Nowhere,
 }
 
@@ -96,18 +97,18 @@ impl Address {
         &self.turns
     }
 
-    /// True if the pool makes missing tables.
+    /// True if the pool creates missing tables.
     pub(super) fn migrates(&self) -> bool {
         self.migrates
     }
 
-    /// True if a pooler stands between the pool and the server, and gives each transaction to
-    /// another session.
+    /// True if a pooler between the pool and the server may run each transaction in another
+    /// session.
     pub(super) fn is_pooled(&self) -> bool {
         self.is_pooled
     }
 
-    /// Returns the first host whose traffic can be read on the way.
+    /// Returns the first host on another machine whose traffic is not encrypted.
     pub(super) fn readable(&self) -> Option<&str> {
         let mut plain = self
             .all_hosts()
@@ -115,13 +116,13 @@ impl Address {
         plain.find_map(Hosts::elsewhere)
     }
 
-    /// Returns the first host that another server can pose as.
+    /// Returns the first host on another machine whose identity is not verified.
     pub(super) fn unproven(&self) -> Option<&str> {
         let mut unproven = self.all_hosts().filter(|hosts| hosts.is_unproven());
         unproven.find_map(Hosts::elsewhere)
     }
 
-    /// Returns the servers for requests, and the separate servers for turns.
+    /// Returns the servers for requests, and the separate servers for notifications, if any.
     fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let beside = match &self.turns {
             Turns::Beside(hosts) => Some(&**hosts),
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Fails if, without the feature, a URL with TLS is accepted as one without TLS.
+    /// Fails if a build without the feature `tls` accepts a URL that requires TLS.
     #[test]
     fn encryption_needs_its_feature() {
         for mode in ["require", "verify-ca", "verify-full"] {

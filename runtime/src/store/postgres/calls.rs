@@ -1,9 +1,9 @@
 //! Packs requests into calls of functions.
 //!
 //! A call is one transaction. Requests that need the disk and requests that do not are never in one
-//! call, so an acquire's commit does not delay a release. Renewals are in separate calls, so that
-//! an acquire that waits for a row, and may fail because of the wait, costs no lease. Requests on
-//! the same key keep their order: a later request goes into the same call or into a later one.
+//! call, so an acquire's commit does not delay a release. Renewals are in separate calls: an
+//! acquire may fail because it waited for a row, and must not fail the renewals with it. Requests
+//! on the same key keep their order: a later request goes into the same call or into a later one.
 
 use std::time::Duration;
 
@@ -36,20 +36,20 @@ struct Asked {
 pub(super) struct Call {
     work: Work,
     asked: Vec<Asked>,
-    /// Time that the most impatient of the requests waits for an answer.
+    /// The shortest `patience` of the requests.
     pub(super) patience: Duration,
 }
 
-/// The arguments of the function, with a line for each key.
+/// The arguments of the function: arrays with an element for each key.
 #[derive(Debug)]
 enum Work {
-    /// Locks and shares that are taken.
+    /// Acquires of locks and of shares.
     Take(TakeLines),
     /// Renewals of locks and of shares.
     Keep(TakeLines),
     TakeAll,
     Give(GiveLines),
-    /// A request of [`results`].
+    /// A single request about a kept result or an adopted lock. See [`results`].
     One,
 }
 
@@ -76,13 +76,13 @@ struct GiveLines {
 #[derive(Debug, Default)]
 pub(super) struct Packer {
     calls: Vec<Call>,
-    /// The last call with each key.
+    /// The index of the last call with each key.
     last: KeyMap<usize>,
 }
 
 impl Packer {
-    /// Adds a request. If it removes an acquire, `ordered` is true if that acquire went before it
-    /// on the same connection.
+    /// Adds a request. For a release, `ordered` is true if the acquires that it follows are sent
+    /// before it on the same connection.
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;
         let mut first = 0;
@@ -188,8 +188,8 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    /// Reads the reply to each request from the rows. `listens`: true if the pool is notified of
-    /// its turns.
+    /// Reads the reply to each request from the rows. `listens` is true if the server notifies the
+    /// pool when a key is reserved for it.
     pub(super) fn replies(
         self,
         rows: &[Row],

@@ -39,7 +39,7 @@ fn renew(keys: &[&str]) -> Op {
     }
 }
 
-/// Returns the calls, each with the numbers of its requests.
+/// Packs the requests. Returns for each call the positions of its requests in `ops`.
 fn packed(ops: impl IntoIterator<Item = Op>) -> Vec<Vec<u64>> {
     let mut packer = Packer::default();
     for (number, op) in (0..).zip(ops) {

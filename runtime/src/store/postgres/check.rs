@@ -1,7 +1,7 @@
 //! Checks a database for present and future problems.
 //!
 //! The check tries the functions on a separate key, and reads the server's settings and statistics.
-//! It runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::store::{Failure, Give, GiveKind, Op, OpId, Renewal, Request, Take};
 /// The ttl of the trial lock.
 const TTL: Duration = Duration::from_secs(1);
 
-/// The oldest version whose `synchronous_commit`, partitions and functions were tried.
+/// The oldest tested version.
 const OLDEST: i32 = 130_000;
 
-/// Number of dead rows that a sound vacuum does not exceed.
+/// More dead rows than this mean that vacuum cannot remove them.
 const MANY_DEAD_ROWS: i64 = 20_000;
 
 const FACTS: &str = "
@@ -42,7 +42,8 @@ SELECT current_setting('server_version_num')::integer AS version,
        coalesce((SELECT s.n_dead_tup FROM pg_stat_all_tables s WHERE s.relid = 'leasehold.locks'::regclass), 0) AS dead_rows
 ";
 
-/// The free locks that transactions pin, and their sessions.
+/// The pinned free locks (which open transactions keep from every call), and the sessions of these
+/// transactions.
 const PINS: &str = "SELECT p.key, p.session FROM (
     SELECT l.key, leasehold._pin(l.xmax) AS session FROM leasehold.locks l
     WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
@@ -85,7 +86,7 @@ pub(super) async fn examine_all(
     Ok(CheckReport::new(address.to_string(), findings.collect()))
 }
 
-/// Finds the transactions that keep free locks from every call. Looks twice, so that the short
+/// Finds the transactions that keep free locks from every call. Queries twice, so that the short
 /// transactions of calls do not count.
 async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
     let mut seen: Option<BTreeMap<String, String>> = None;
@@ -132,7 +133,7 @@ pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckRe
     }
 }
 
-/// Runs a lock's whole life, with another token that finds the lock held.
+/// Takes, renews and releases a trial lock, with a competing acquire.
 async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> {
     let (process, token) = (Token::random(Nonce::new()), Token::random(Nonce::new()));
     let name = format!("{RESERVED}:trial:{}", process.hex());
@@ -247,7 +248,7 @@ fn unproven(address: &Address) -> Option<Finding> {
     ))
 }
 
-/// Returns a finding if the pool will not be notified of its turns.
+/// Returns a finding if the server will not notify the pool when a key is reserved for it.
 async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Finding> {
     let process = Token::random(Nonce::new());
     let why = match address.turns() {

@@ -1,7 +1,6 @@
-//! One connection to the server: opening it, its bytes, and the messages that the server sends
-//! unasked.
+//! Opens a connection to the server, moves its bytes, and reads the server's notifications.
 //!
-//! The thread that polls the store moves the bytes, as for Redis.
+//! The thread that polls the store moves the bytes, like in the Redis store.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,21 +22,22 @@ use crate::base::token::Token;
 use crate::store::socket::Wire;
 use crate::store::{Failure, StoreEvent};
 
-/// Counts the connections of a store.
+/// The number of a connection, counted in each store.
 pub(super) type Generation = u64;
 
-/// Minimum time for the server's answer, even if a request is less patient: a commit waits for the
-/// disk.
+/// Minimum time for the server's answer, even if a request's `patience` is shorter, because a
+/// commit waits for the disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Limit of a call's wait for a row that another call has locked. It is half of [`LEAST_PATIENCE`],
 /// so that the calls behind it are answered before the connection counts as silent.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Limit for making the tables, or for waiting for another process that makes them.
+/// Limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
-/// Prevents the server from ending an idle session. PostgreSQL 13 does not know this setting.
+/// Prevents the server from ending an idle session. Changes the setting only if it exists, because
+/// PostgreSQL 13 does not have it.
 const STAY: &str =
     "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     client: Arc<Client>,
     io_driver: IoDriver,
     functions: Functions,
-    /// True if the server notifies this session of turns.
+    /// True if the server notifies this session when a key is reserved for its process.
     pub(super) listens: bool,
     renew_at: Option<Instant>,
     /// Deadlines for the answers to the calls under way, in the order of the calls.
@@ -65,7 +65,7 @@ pub(super) struct Connection {
     last_answer: Instant,
 }
 
-/// A call or a sweep that left, with its answer.
+/// A sent call or sweep (a removal of idle rows), with its answer.
 pub(super) struct Exchange {
     pub(super) generation: Generation,
     pub(super) content: Content,
@@ -73,11 +73,11 @@ pub(super) struct Exchange {
 
 pub(super) enum Content {
     Call(Box<Call>, Result<Vec<Row>, Error>),
-    /// True if there may be more to sweep.
+    /// True if there may be more idle rows.
     Sweep(Result<bool, Error>),
 }
 
-/// Makes the tables over a separate connection, which it opens within `limit`.
+/// Creates the tables over a separate connection, which it opens within `limit`.
 pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Failure> {
     let limit = limit.max(LEAST_PATIENCE);
     let (client, mut io_driver, _) = within(limit, dial(address.hosts(), limit)).await?;
@@ -94,7 +94,8 @@ fn within<T>(
     timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
-/// Connects. Also listens for `process`, unless the URL excludes that for this connection.
+/// Connects. Also listens for notifications to `process`, unless the URL excludes that for this
+/// connection.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Option<Token>,
@@ -117,8 +118,7 @@ pub(super) async fn open(
     within(limit, opening).await
 }
 
-/// Sets up the session. Returns the functions, and true if the server notifies this session of
-/// turns.
+/// Sets up the session. Returns the functions, and true if the server notifies this session.
 async fn set_up(
     client: &Client,
     address: &Address,
@@ -139,8 +139,9 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // After an outage each round trip counts, so these requests are sent together. The checks come
-    // first, because nothing may be set in the sessions of a pooler.
+    // These requests are sent together, because after an outage, leases may end during further
+    // round trips. The checks come first, because the settings below must not change the sessions
+    // of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -155,7 +156,7 @@ async fn set_up(
 }
 
 impl Opened {
-    /// True if the server notifies this session of turns.
+    /// True if the server notifies this session when a key is reserved for its process.
     pub(super) fn listens(&self) -> bool {
         self.listens
     }
@@ -217,8 +218,8 @@ impl Connection {
         }
     }
 
-    /// Returns a future that sends the call when it is first polled. With `skips`, the call leaves
-    /// out rows that others have locked.
+    /// Returns a future that sends the call when it is first polled. With `skips`, the call skips
+    /// rows that other transactions have locked.
     pub(super) fn call(&mut self, call: Call, process: Token, skips: bool) -> Boxed<Exchange> {
         self.expect_within(call.patience);
         let (generation, client) = (self.generation, Arc::clone(&self.client));
@@ -254,8 +255,7 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// Moves the deadlines of the pending answers forward to at most `patience` from now, and
-    /// returns that time.
+    /// Limits the deadlines of the pending answers to `patience` from now, and returns that time.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
@@ -282,8 +282,7 @@ impl Connection {
         self.last_answer = Instant::now();
     }
 
-    /// Returns the time when this connection will have been silent for too long, if no answer
-    /// comes.
+    /// Returns the time at which the connection counts as silent if no answer comes before.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.deadlines.front()?;
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
@@ -294,8 +293,8 @@ impl Connection {
         self.io_driver.wire()
     }
 
-    /// Moves bytes, and reads the messages that the server sent unasked. The error is the end of
-    /// the connection.
+    /// Moves bytes, and reads the server's notifications. An error means that the connection has
+    /// ended.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Opening a connection, and moving its bytes until it is in use.
+//! Opens connections, and moves their bytes.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,12 +22,12 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Asks a host if it refuses writes, if the URL names several hosts. libpq does the same for
-/// `target_session_attrs=read-write`.
+/// Detects a host that refuses writes. This query is sent if the URL names several hosts. libpq
+/// does the same for `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
-/// Pause before an attempt for the next address of one host begins. The attempts for the addresses
-/// before it go on meanwhile ("Connection Attempt Delay", RFC 8305, section 5).
+/// Pause before the attempt for the next address of a host. Earlier attempts continue meanwhile
+/// ("Connection Attempt Delay", RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// A new connection, and the time at which its credentials are renewed.
@@ -35,7 +35,7 @@ pub(super) type Dialed = (Client, IoDriver, Option<Instant>);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Moves the bytes of one connection while it is polled, as for Redis.
+/// Moves the bytes of one connection while it is polled, like in the Redis store.
 pub(super) struct IoDriver {
     connection: tokio_postgres::Connection<Socket, Stream>,
     wire: Arc<Wire>,
@@ -47,8 +47,8 @@ impl IoDriver {
         &self.wire
     }
 
-    /// Moves bytes. Returns the next message that the server sent unasked, or the end of the
-    /// connection.
+    /// Moves bytes. Returns the next message that answers no request, such as a notification, or
+    /// the end of the connection.
     pub(super) fn poll_message(
         &mut self,
         cx: &mut Context<'_>,
@@ -101,10 +101,11 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<Dialed, Failu
     Ok((client, io_driver, access.renew_at))
 }
 
-/// Returns the first success. An attempt begins when one before it has failed, or after a `pause`.
+/// Returns the first success. The next attempt begins when an earlier one has failed, or after
+/// `pause`. If `pause` is zero, all begin at once.
 ///
-/// Without a success, the failure is chosen in this order: the answer of a server, a standby, a
-/// server that did not answer. Among equal failures, the first attempt counts.
+/// If all attempts fail, returns the most useful failure: a connection that failed (`io`) comes
+/// last, and a standby last but one. Among equal failures, the first attempt counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -213,7 +214,7 @@ mod tests {
         done.expect_err("none succeeds").code()
     }
 
-    /// Fails if a failing or hanging attempt holds up one that succeeds.
+    /// Fails if a failing or hanging attempt delays a successful attempt.
     #[tokio::test(start_paused = true)]
     async fn one_successful_attempt_is_enough() {
         for pause in [Duration::ZERO, NEXT_ADDRESS] {
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Fails if a further address of a host is tried although the first one serves.
+    /// Fails if a further address of a host is tried although the first one works.
     #[tokio::test(start_paused = true)]
     async fn no_address_is_tried_after_a_success() {
         let begun = Cell::new(0);
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer, or a standby, hides the answer of another one.
+    /// Fails if a failed connection, or a standby, hides the failure of another server.
     #[tokio::test]
     async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

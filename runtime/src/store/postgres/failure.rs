@@ -22,10 +22,10 @@ const UP: &str = "check that the server is up and the URL is right";
 
 const PRIMARY: &str = "check that the primary is up and that the URL names it";
 
-/// The code of a server that takes no writes, such as a standby.
+/// The SQLSTATE of a server that accepts no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
-/// The code of a wait for a row that lasted too long.
+/// The SQLSTATE of a statement that has waited too long for a locked row.
 pub(super) const LOCKED: &str = "55P03";
 
 const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use \
@@ -48,7 +48,7 @@ pub(super) enum Problem {
     Value(#[from] Error),
 }
 
-/// Meanings of the server's error codes: the code, the time to retry, and advice.
+/// Meanings of the server's error codes: the code, the retry policy, and advice.
 const CODES: &[(&str, Retry, &str)] = &[
     (
         "40001",
@@ -131,8 +131,8 @@ pub(super) fn of(error: &Error) -> Failure {
     }
 }
 
-/// Codes of errors, or their beginnings, that may come after a commit: a pooler has lost its
-/// server, or the server ends. Any other error rolls its transaction back.
+/// Codes of errors, or their prefixes, that may arrive although the transaction was committed: a
+/// pooler has lost its server, or the server ends. Any other error rolls its transaction back.
 const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
 
 /// True if the request may have been carried out. An error that ends the connection may come from a
@@ -178,7 +178,7 @@ fn disconnected(error: &Error) -> Failure {
     }
 }
 
-/// Returns the refusal to take a lock away from a transaction.
+/// Returns the failure of an attempt to take away a lock that a transaction pins by `verify`.
 pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
@@ -197,7 +197,7 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
     failed("io", &error.to_string(), UP)
 }
 
-/// Returns the failure of one of several servers, which takes no writes.
+/// Returns the failure of a server that accepts no writes, if the URL names several servers.
 pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server does not accept writes", PRIMARY)
 }
@@ -207,7 +207,8 @@ fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a connection for turns that receives no turns.
+/// Returns the failure of a separate connection for notifications whose server does not accept
+/// LISTEN.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",
@@ -235,7 +236,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// Returns the failure of a row that the call left out, or of an unreadable answer.
+/// Returns the failure for a skipped row, or for an unreadable answer.
 pub(super) fn unread(problem: &Problem) -> Failure {
     if matches!(problem, Problem::Locked) {
         return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);
@@ -255,8 +256,7 @@ pub(super) fn unfit(reason: String) -> Failure {
     }
 }
 
-/// Turns `failure`, which ended a connection or an attempt to make one, into the answer to a
-/// request that was never sent.
+/// Converts the failure of a connection to the failure of a request that was never sent.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,

@@ -1,5 +1,5 @@
-//! Calls the functions of the schema: by prepared statements or, behind a pooler, in a transaction
-//! with its own settings.
+//! Calls the functions of the schema: with prepared statements or, behind a pooler, in transactions
+//! that begin with their own settings.
 
 use std::time::Duration;
 
@@ -50,15 +50,16 @@ const ALL: [Function; 8] = [
     Function::Adopt,
 ];
 
-/// Maximum number of rows that a sweep removes, because other requests wait behind it.
+/// Maximum number of idle rows that one request removes, because other requests wait behind it.
 const MOST_SWEPT: i32 = 1_000;
 
-/// The way to call the functions over one connection.
+/// The form in which a connection calls the functions.
 #[derive(Debug, Clone)]
 pub(super) enum Functions {
     /// The prepared statements of a session that only the pool uses.
     Prepared(Vec<Statement>),
-    /// The text that begins each transaction, because each may run in another session.
+    /// The statements that begin each transaction. They set everything, because each transaction
+    /// may run in another session.
     Pooled(String),
 }
 
@@ -152,7 +153,7 @@ impl Functions {
         ))
     }
 
-    /// Returns the same functions, but they leave out rows that others have locked.
+    /// Returns the same functions, but they skip rows that other transactions have locked.
     pub(super) fn skipping(&self) -> Self {
         let begin = match self {
             Self::Prepared(_) => "BEGIN",
@@ -207,7 +208,7 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes idle rows. Returns true if there may be more of them. A sweep also shows that the
+    /// Removes idle rows. Returns true if there may be more of them. The answer also shows that the
     /// connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;

@@ -35,15 +35,15 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
     Plain,
-    /// Encrypted, for any server that answers.
+    /// Encrypted, but the server is not verified.
     Encrypted,
-    /// An authority has certified the server.
+    /// Encrypted, and an authority has certified the server.
     Certified,
-    /// An authority has certified the server's name.
+    /// Encrypted, and an authority has certified the server's name.
     Named,
 }
 
-/// One or several servers, one of which takes writes. `Display` shows no credentials.
+/// One or several servers, one of which accepts writes. `Display` shows no credentials.
 #[derive(Clone)]
 pub(super) struct Hosts {
     /// One for each server.
@@ -72,8 +72,8 @@ impl Access {
 }
 
 impl Hosts {
-    /// Reads the hosts, and takes `sslmode` and `host` out of the options. `keeps_session`: true if
-    /// no pooler stands between the pool and the server, so that settings last.
+    /// Reads the hosts, and removes `sslmode` and `host` from the options. `keeps_session`: true if
+    /// there is no pooler between the pool and the server, so that a session keeps its settings.
     pub(super) fn parse(
         base: &str,
         options: &mut UrlOptions<'_>,
@@ -85,8 +85,8 @@ impl Hosts {
         // The driver's own text may quote a part of the URL, and with it the password.
         let misread =
             |_| LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
-        // Refuses a second `@`, which would cut a password in two. The driver would take the end of
-        // the password for a host, a database or a socket, and messages show these.
+        // Refuses a second `@`, which comes from an unescaped password. The driver would mistake
+        // the end of the password for a host, a database or a socket, and messages show these.
         let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
         let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if 1 < rest.matches('@').count() || behind.contains('@') {

@@ -1,4 +1,4 @@
-//! Looks at the locks of one database.
+//! Inspects the locks of one database, and takes them away.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,8 @@ const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
 const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 
-/// The next keys of pinned locks and of locks that are not free, in the order of their bytes.
+/// Returns the next keys whose locks are taken, or pinned by a transaction, in the order of their
+/// bytes.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
     AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
          OR l.xmax <> '0'::xid \
@@ -32,14 +33,15 @@ const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.k
                         AND k.mode = 'RowShareLock' AND k.pid IS DISTINCT FROM pg_backend_pid()) \
             AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
-/// Sorts after every key: it repeats the last character more often than a key can.
+/// A text that sorts after every key, because it repeats the last character more often than a key
+/// can.
 static LAST: LazyLock<String> = LazyLock::new(|| {
     char::MAX
         .to_string()
         .repeat(key::MAX_LEN / char::MAX.len_utf8() + 1)
 });
 
-/// Looks at the locks of one database, over a separate connection.
+/// Inspects the locks of one database, over a separate connection.
 pub(crate) struct PostgresSource {
     address: Arc<Address>,
     namespace: String,
@@ -57,15 +59,15 @@ impl PostgresSource {
         }
     }
 
-    /// Returns the rows of `query`. Replaces a connection that has ended since the last question.
-    /// It does no harm to ask twice: a revoked lock is not revoked again.
+    /// Returns the rows of `query`. Replaces a connection that has ended since the last query. A
+    /// query can be repeated without harm, because a revoked lock is not revoked again.
     async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await
         {
             return Ok(rows);
         }
-        // This connection waits for no lock, so it does not listen for turns.
+        // This connection waits for no lock, so it does not listen for notifications.
         let opening = connection::open(Arc::clone(&self.address), None, self.limit);
         let opened = opening.await?;
         self.ask_over(opened, query, parameters).await

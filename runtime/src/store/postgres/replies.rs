@@ -57,7 +57,7 @@ pub(super) fn read(
     })
 }
 
-/// True if the token had the lock. A left-out row is an error.
+/// True if the token had the lock. A skipped row is an error.
 fn had(row: &Row) -> Result<bool, Problem> {
     row.try_get::<_, Option<bool>>("had")?
         .ok_or(Problem::Locked)

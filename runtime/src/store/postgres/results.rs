@@ -1,5 +1,5 @@
-//! The calls about results kept beside locks, and about adopted locks. Each request is a separate
-//! call.
+//! The calls about kept results (`replay`) and about adopted locks (handovers). Each request is a
+//! separate call.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -13,7 +13,7 @@ use crate::owner::Owner;
 use crate::store::kept::Kept;
 use crate::store::{Give, GiveKind, Op, Reply, Take, TakeKind};
 
-/// True if `op` is one of these requests.
+/// True if `op` is about a kept result or an adopted lock.
 pub(super) fn concern(op: &Op) -> bool {
     match op {
         Op::Take(take) => take.kind == TakeKind::Recall,
@@ -73,7 +73,7 @@ pub(super) async fn run(
     }
 }
 
-/// Reads the row of one of these requests.
+/// Reads the row that answers `op`.
 pub(super) fn read(op: &Op, ordered: bool, listens: bool, row: &Row) -> Result<Reply, Problem> {
     Ok(match op {
         Op::Take(Take { queue, .. }) => match row.try_get::<_, Option<&str>>("result")? {

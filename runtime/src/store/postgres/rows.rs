@@ -24,13 +24,14 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time there was no row, because a sweep removed it. So the call is in no queue.
+        // Without a time, the call found no row of the key: the row was removed as idle, or another
+        // call has locked it. So the call is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })
 }
 
-/// Returns the owner of a lock that one token has alone.
+/// Returns the owner of an exclusive lock, or of the transaction that pins the lock.
 pub(super) fn owner(row: &Row) -> Result<Option<Arc<Owner>>, Problem> {
     let owner: Option<&str> = row.try_get("holder")?;
     Ok(owner.and_then(Owner::read).map(Arc::new))

@@ -12,7 +12,7 @@ use crate::store::Failure;
 /// The schema's version that this crate needs. A later version works, too.
 const VERSION: i32 = 1;
 
-/// Errors that show that another process has made the schema or the tables. The statement began
+/// Errors that show that another process has created the schema or the tables. The statement began
 /// after that process's commit, or waited for it.
 const MADE: [SqlState; 3] = [
     SqlState::DUPLICATE_SCHEMA,
@@ -20,7 +20,7 @@ const MADE: [SqlState; 3] = [
     SqlState::UNIQUE_VIOLATION,
 ];
 
-/// Makes the tables, unless they exist. Of several processes one succeeds, and the others wait for
+/// Creates the tables, unless they exist. Of several processes, one succeeds. The others wait for
 /// its commit, because a schema's name is unique.
 pub(super) async fn migrate(client: &Client) -> Result<(), Failure> {
     check_encoding(client).await?;

@@ -1,9 +1,8 @@
-//! Keeps one connection to a server up, and the requests on it in order.
+//! Keeps one connection to a server open, and the requests on it in order.
 //!
-//! Requests gather while [`ENOUGH`] calls are under way, and are sent together when fewer are. So
-//! the slower the server is, the more requests share a call. The engine's own limit does not do
-//! that, because it ends after 20 ms. Without this limit, calls with one request each kept the
-//! server slow.
+//! Requests gather while [`ENOUGH`] calls have no answer, and are then sent together. So the slower
+//! the server is, the more requests share a call. The engine also collects requests, but for at
+//! most 20 ms. That is not enough: with one request in each call, a slow server stayed slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -36,15 +35,15 @@ mod interface;
 /// Mean interval between removals of idle rows. A removal also shows that the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
 
-/// Pause after a sweep that left idle rows.
+/// Pause before the next removal of idle rows, if there may be more of them.
 const SWEEP_ON: Duration = Duration::from_millis(50);
 
-/// While this many calls are under way, requests gather. With two, the server has the next call
-/// while an answer is on its way.
+/// Requests gather while this many calls have no answer. With two, the server can work on the next
+/// call while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// After a wait for a row lasted too long, calls leave out locked rows for this long. One such row
-/// would fail all requests of a call, and hold up the calls behind it.
+/// After a call waited too long for a locked row, calls skip locked rows for this long. Otherwise,
+/// one such row would fail all requests of each call, and delay the calls behind it.
 const SKIPPING: Duration = Duration::from_secs(1);
 
 /// A request that waits to be sent.
@@ -65,12 +64,13 @@ pub(crate) struct PostgresStore {
     /// The next connection, until the calls on the present one have ended.
     successor: Option<Opened>,
     supervisor: Supervisor<Opened>,
-    /// The separate connection for turns, if there is one.
+    /// The separate connection for notifications, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires when the connection must be swept, replaced, or checked for silence.
+    /// Fires when idle rows must be removed, or the connection must be replaced or checked for
+    /// silence.
     timer: Pin<Box<Sleep>>,
-    /// Elapses once the runtime has looked at its sockets after this timer's deadline.
+    /// Elapses once the runtime has polled its sockets after this timer's deadline.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -78,7 +78,7 @@ pub(crate) struct PostgresStore {
     /// The unanswered acquires of the present connection, sent or still waiting to be sent.
     acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
-    /// Calls that leave before this time leave out locked rows.
+    /// Calls that are sent before this time skip locked rows.
     skips_until: Option<Instant>,
     /// True if a request was submitted since the last poll.
     unsent: bool,
@@ -95,7 +95,7 @@ impl PostgresStore {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
         let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
+        // A failure is not logged, because the first call will report it.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }
@@ -145,13 +145,13 @@ impl PostgresStore {
         self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
     }
 
-    /// True if requests are sent now, or are refused for lack of a connection.
+    /// True if the gathered requests can be sent now, or must be refused for lack of a connection.
     fn may_send(&self) -> bool {
         let is_free = self.running.len() < ENOUGH || seeded!(CallsPileUp);
         self.connection.is_none() || (is_free && self.successor.is_none())
     }
 
-    /// Takes a request. The next [`advance`](Self::advance) that may send it does so.
+    /// Keeps a request until an [`advance`](Self::advance) may send it.
     fn gather(&mut self, request: Request) {
         if let Some(refusal) = calls::refusal(&request.op) {
             let event = StoreEvent::Reply(request.id, Err(refusal));
@@ -168,7 +168,7 @@ impl PostgresStore {
             }
             _ => {}
         }
-        // While this request waits, the answers before it are due as soon as its own would be.
+        // This request waits for earlier answers, so they are due no later than its own answer.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -177,7 +177,7 @@ impl PostgresStore {
         self.gathered.push(Gathered { request, ordered });
     }
 
-    /// Sends the gathered requests. Without a connection, answers them with the reason for its
+    /// Sends the gathered requests. Without a connection, they fail with the reason for its
     /// absence.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
@@ -205,7 +205,8 @@ impl PostgresStore {
         if !self.gathered.is_empty() && self.may_send() {
             self.send();
         }
-        // First the calls to send, then their bytes, then the answers that the bytes brought.
+        // Polls the calls to send them, then the connection to move bytes, then the calls again to
+        // get their answers.
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
@@ -221,7 +222,7 @@ impl PostgresStore {
         moved | self.poll_timer(cx, listener_due)
     }
 
-    /// Uses `opened` from now on.
+    /// Makes `opened` the current connection.
     fn adopt(&mut self, opened: Opened) {
         self.last_generation += 1;
         self.connection = Some(Connection::new(self.last_generation, opened));
@@ -269,7 +270,7 @@ impl PostgresStore {
         }
     }
 
-    /// True if the server notifies the pool of its turns now.
+    /// True if the server notifies the pool now when a key is reserved for it.
     fn listens(&self) -> bool {
         let here = self.connection.as_ref();
         here.is_some_and(|connection| connection.listens)
@@ -334,7 +335,7 @@ impl PostgresStore {
                 let mut failure = self.failure(&error, is_current);
                 if failure.code() == failure::LOCKED && !seeded!(LockedRowFailsAll) {
                     let skips = self.skips_until.replace(Instant::now() + SKIPPING);
-                    // The other requests of the call need not wait.
+                    // The requests can be repeated at once, because calls now skip the locked row.
                     if skips.is_none_or(|until| until <= Instant::now()) {
                         failure.retry = Retry::Now;
                     }
@@ -346,12 +347,13 @@ impl PostgresStore {
                     let event = StoreEvent::Reply(id, Err(failure.clone()));
                     self.events.push_back(event);
                 }
-                // Another server may be the primary by now.
+                // Another server may be the primary now, so the pool must connect again.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }
             }
-            // Ignores other errors. If this role has no permission to sweep, another role sweeps.
+            // Ignores other errors. If this role may not remove idle rows, another role removes
+            // them.
             Content::Sweep(Err(error)) => {
                 if error.is_closed() {
                     self.lost(generation, failure::ended());
@@ -361,7 +363,7 @@ impl PostgresStore {
     }
 
     /// Returns the failure of a call. If its connection has ended, returns the cause of that end,
-    /// because the cause is more useful than the fact.
+    /// because the cause helps more than the end itself.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {
@@ -372,11 +374,11 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// True if the socket was looked at after `at`. A late thread may have been woken for another
-    /// reason, and the answer may still be in the socket.
+    /// True if the socket was polled after `at`. If this thread is late, the answer may still be in
+    /// the socket.
     ///
-    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first. A
-    /// listener may be late, too, so a socket that is left to a listener is read without it.
+    /// tokio polls the sockets before it ends a timer, and `advance` reads them first. A listener
+    /// may be late, too, so this thread also reads a socket that is left to a listener.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);
@@ -434,7 +436,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer comes from a call that left out a locked row.
+/// True if the answer comes from a call that skipped a locked row.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,

@@ -66,7 +66,7 @@ impl TlsConnect<Socket> for Handshake {
 pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Stream {
-    /// Returns no channel binding, because `sslmode` proves the server.
+    /// Returns no channel binding, because `sslmode` specifies how the server is verified.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

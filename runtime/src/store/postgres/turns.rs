@@ -1,7 +1,7 @@
-//! Receives the pool's turns from the server.
+//! Receives notifications of the pool's turns: times when a key is reserved for it.
 //!
-//! A session that listens lights the *beacon* of its process, a row in the table `beacons`. A
-//! release skips a waiting process without a lit beacon.
+//! A listening session lights a *beacon* for its process: a row in the table `beacons`, which
+//! counts while the session exists. A release skips a waiting process whose beacons have gone out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings that last in a session that only the pool uses.
+/// Reads settings that a session keeps if only the pool uses it.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
@@ -62,7 +62,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Reads a revoked lock: half of a token, and the key.
+/// Parses the message about a revoked lock: half of its token, and the key.
 fn revoked(text: &str) -> Option<StoreEvent> {
     let (lease, key) = text.split_at_checked(16)?;
     Some(StoreEvent::Revoked {
@@ -71,8 +71,9 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// Reads a message. `t` is a turn and `w` a wanted lock, each followed by the key. `r` is a revoked
-/// lock.
+/// Parses a message: a letter, and then a key. `t`: the key is reserved for this process. `w`:
+/// another process waits for the key. `r`: the lock was taken away by force; half of its token
+/// precedes the key.
 pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
@@ -103,7 +104,7 @@ struct Session {
     io_driver: IoDriver,
     /// Time of the next check of the connection.
     look_at: Instant,
-    /// The check under way, and its deadline.
+    /// The unanswered check, and its deadline.
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
     /// Time at which the session is replaced, with new credentials.
     renew_at: Option<Instant>,
@@ -142,7 +143,7 @@ impl Listener {
         }
     }
 
-    /// True if the server sends turns now.
+    /// True if the server notifies this process now.
     pub(super) fn listens(&self) -> bool {
         matches!(self.state, State::Listening(_))
     }

@@ -18,7 +18,7 @@ pub(super) fn millis(span: Duration) -> i32 {
     i32::try_from(up).unwrap_or(i32::MAX)
 }
 
-/// A key is a `text`.
+/// A key is written as a `text`.
 impl ToSql for FullKey {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Written {
         <&str>::to_sql(&&**self, kind, out)
@@ -31,7 +31,7 @@ impl ToSql for FullKey {
     to_sql_checked!();
 }
 
-/// A token is a `uuid`, although of none of the kinds in RFC 9562.
+/// A token is written as a `uuid`, but has no version of RFC 9562.
 impl ToSql for Token {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Written {
         out.put_u128(self.bits());

@@ -1,14 +1,14 @@
-//! The smallest set of permissions, in one place.
+//! The permissions of a user on the server: the smallest set that works.
 
-/// Commands that every user needs, besides the keys of its namespace:
+/// Commands that every user needs, in addition to the keys of its namespace:
 ///
 /// | permission | for |
 /// |---|---|
 /// | `evalsha`, `script\|load` | the scripts |
-/// | `get`, `mget`, `exists`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
+/// | `get`, `mget`, `exists`, `set`, `del`, `pexpire`, `pttl`, `time` | inside the scripts |
 /// | `hello` | the start of a connection |
-/// | `ping` | asking an idle connection whether it still works |
-/// | `info` | the role and the settings of the server, for the checks and for Sentinels |
+/// | `ping` | tests of an idle connection |
+/// | `info` | the server's role and settings, for checks and for a master that Sentinels name |
 pub(crate) const COMMANDS: &[&str] = &[
     "evalsha",
     "script|load",
@@ -25,15 +25,15 @@ pub(crate) const COMMANDS: &[&str] = &[
     "info",
 ];
 
-/// Optional commands, on the channels of the user's namespace. Without them a waiting process is
-/// not notified of its turn, and looks from time to time.
+/// Optional commands, on the channels of the user's namespace. Without them, a waiting process is
+/// not notified when it may take the lock, and repeats its request from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
-/// More optional commands. Locks work without them.
+/// Further optional commands. Locks work without them.
 ///
-/// `script|exists` asks which scripts the server has, so that a connection loads only the others.
-/// `eval` sends a script by its source, if the server forgets scripts as fast as they are loaded.
-/// `client|setname` names the connection in `CLIENT LIST`.
+/// `script|exists` shows which scripts the server has, so that a connection loads only the others.
+/// `eval` sends the source of a script, if the server keeps losing its scripts. `client|setname`
+/// sets the connection's name in `CLIENT LIST`.
 pub(crate) const BESIDES: &[&str] = &["script|exists", "eval", "client|setname"];
 
 /// Additional commands for locks with `shared` or `permits`.
@@ -52,11 +52,11 @@ pub(crate) const FOR_LISTS: &[&str] = &["scan"];
 /// Additional command for a pool that waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
-/// Additional commands on every node of a cluster. They are for the map of the slots, for the
-/// cluster's state in the checks, and for a slot that moves.
+/// Additional commands on every node of a cluster: for a slot that moves, for the map of the slots,
+/// and for the cluster's state in checks.
 pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
-/// Returns the rule for a user of the namespace `lock`, in the form that `ACL SETUSER` takes.
+/// Returns the rule for a user of the namespace `lock`, as arguments of `ACL SETUSER`.
 pub(crate) fn rule() -> String {
     let commands = [COMMANDS, FOR_TURNS, FOR_SHARES, FOR_LISTS, BESIDES];
     let commands = commands.into_iter().flatten();
@@ -64,7 +64,7 @@ pub(crate) fn rule() -> String {
     format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }
 
-/// Describes what to do about a forbidden command.
+/// Describes how to permit a forbidden command.
 pub(super) fn advice() -> String {
     format!(
         "the user lacks a permission; with the namespace `lock` it needs {}, +{FOR_REPLICAS} for `replicas`, and {FOR_CLUSTER} for \

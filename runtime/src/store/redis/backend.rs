@@ -1,4 +1,4 @@
-//! `redis://` and `redis-sentinel://`.
+//! The backend for `redis://` and `redis-sentinel://`.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::store::background;
 use crate::store::options::Options;
 use crate::store::source::Source;
 
-/// The address of one master, or of the Sentinels that know it.
+/// The address of one master, or of the Sentinels that name it.
 #[derive(Clone)]
 pub(crate) struct Redis {
     master: MasterAddress,
-    /// The replicas that the URL asks for.
+    /// The value of `replicas` in the URL.
     replicas: Option<Replicas>,
 }
 
@@ -27,7 +27,7 @@ impl Redis {
         Ok(Self { master, replicas })
     }
 
-    /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
+    /// Applies the pool's certificates to the address, and the URL's `replicas` to `options`.
     fn with(self, options: Options) -> Result<(MasterAddress, Options), LockError> {
         let master = self.master.with_tls(&options.tls)?;
         let master = master.with_logins(options.logins.as_ref());

@@ -1,10 +1,10 @@
-//! Looks for present and future problems of a server.
+//! Checks a server for problems, and for settings that cause problems later.
 //!
 //! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
 //! `LockPool::check`, and also when a pool connects, to log the findings.
 //!
-//! The check needs no permission that locks do not need. If it may not read a fact, it reports the
-//! fact as unknown.
+//! The check needs only the permissions that locks need. It reports a setting that it may not read
+//! as unchecked.
 
 use std::time::Duration;
 
@@ -24,10 +24,12 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 
-/// The ttl of the trial key. If its removal is not permitted, the key expires after this time.
+/// The ttl of the trial key. If the server refuses to remove the key, it expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
-/// The scripts need effects replication, and `SCRIPT LOAD` in a pipeline with them.
+/// Before this version, a server replicates the source of scripts. The scripts of locks read the
+/// clock, so a server must replicate their effects instead. They also need `SCRIPT LOAD` in the
+/// same pipeline as their call.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.
@@ -57,7 +59,8 @@ pub(super) async fn examine(
     let mut findings = findings_in(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // The role finding already covers the refusals of a replica or of a node of a cluster.
+    // A replica, or a node of a cluster, refuses the trial. The findings already contain the
+    // reason.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)
@@ -69,7 +72,8 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// Returns the requests of a lock's whole life, and one of another token that finds the lock held.
+/// Returns the requests of the trial. They take a lock, find it held with another token, renew it,
+/// remove it, and leave its queue.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
@@ -90,9 +94,9 @@ fn trial(names: &KeyNames) -> [Op; 5] {
     ]
 }
 
-/// Returns the first step of the trial that failed.
+/// Returns a finding for the first step of the trial that failed.
 fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
-    // A slot that moves between nodes is not a failure.
+    // A slot that moves to another node is not a problem.
     let moves = |failure: &Failure| {
         names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
     };
@@ -178,7 +182,7 @@ fn version(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Every lock has a ttl, so each policy except `noeviction` can drop a held lock.
+/// Every lock has a ttl, so every policy except `noeviction` can drop a held lock.
 fn eviction(info: &Info) -> Option<Finding> {
     let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
     let policy = info.field("maxmemory_policy")?;
@@ -193,7 +197,7 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// A snapshot is always older than the last lock, so only the append-only log counts.
+/// Only the append-only log counts, because a snapshot is always older than the newest lock.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(

@@ -1,4 +1,4 @@
-//! Invalid replies of a server, as the source of an error of the crate `redis`.
+//! Invalid replies of a server, as the cause inside an error of the crate `redis`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ impl fmt::Display for Garbage {
 impl Error for Garbage {}
 
 impl Garbage {
-    /// Returns an error that ends the connection at once.
+    /// Returns an error that ends the connection.
     pub(super) fn refused(self) -> RedisError {
         io::Error::new(io::ErrorKind::ConnectionAborted, self).into()
     }
 }
 
-/// Returns what arrived instead of a reply, if this ended the connection.
+/// Returns the description of the invalid reply, if one ended the connection.
 pub(crate) fn garbage_in(error: &RedisError) -> Option<&Garbage> {
     let error: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     let error: &io::Error = error.downcast_ref()?;

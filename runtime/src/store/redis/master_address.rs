@@ -14,7 +14,7 @@ use crate::store::login::Logins;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
-/// Connects to the master whenever the store needs a connection. `Display` shows no credentials.
+/// Connects to the master each time the store needs a connection. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) enum MasterAddress {
     Server(Server),
@@ -22,7 +22,7 @@ pub(crate) enum MasterAddress {
 }
 
 impl MasterAddress {
-    /// Returns the master that `url` names, and the requested replicas. No error text contains the
+    /// Returns the master that `url` names, and the URL's `replicas`. No error text contains the
     /// URL.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
         let (base, mut query) = url_options::split(url);
@@ -34,7 +34,7 @@ impl MasterAddress {
         Ok((address, replicas))
     }
 
-    /// Returns the same address, with these certificates.
+    /// Returns the same address with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         match self {
             Self::Server(server) => server.with_tls(tls).map(Self::Server),
@@ -67,12 +67,12 @@ impl MasterAddress {
         }
     }
 
-    /// True if another server may take over.
+    /// True if another server may become the master.
     pub(super) fn fails_over(&self) -> bool {
         matches!(self, Self::Sentinels(_))
     }
 
-    /// Returns a host whose connection others on the network can read.
+    /// Returns a host if other parties on the network can read the connection to it.
     pub(super) fn readable(&self) -> Option<String> {
         match self {
             Self::Server(server) => server.readable(),

@@ -1,21 +1,21 @@
-//! Locks on one Redis or Valkey, or on one node of a cluster or of a quorum.
+//! Locks on one Redis or Valkey server, which may be a node of a cluster or of a quorum.
 //!
 //! The modules, from the outside in:
-//! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
-//!   order.
+//! - [`store`] implements the lock store: it keeps a connection to the server open, and sends
+//!   requests on it in order.
 //! - [`commands`] builds the commands for the server and reads its answers.
-//! - `lua/` holds the scripts that run on the server. Its `README.md` lists the fragments of each
-//!   script.
-//! - [`wire`] talks to one server: it opens a connection, moves bytes and cuts replies.
+//! - `lua/` contains the scripts that run on the server. Its `README.md` lists the fragments of
+//!   each script.
+//! - [`wire`] opens connections to one server, moves bytes, and splits them into replies.
 //!
-//! Beside these:
+//! Other modules:
 //! - [`master_address`] is the address of the master: a fixed one, or one that [`sentinel`] finds.
 //! - [`server_info`] reads a server's `INFO`.
 //! - [`replication`] waits for replicas.
 //! - [`check`] looks for problems of a server.
-//! - [`look`] shows locks to people, over separate connections.
+//! - [`look`] shows locks to operators, over separate connections.
 //! - [`acl`] lists the permissions that a user needs.
-//! - [`garbage`] describes invalid replies of a server.
+//! - [`garbage`] describes invalid replies.
 
 pub(crate) mod acl;
 pub(crate) mod backend;

@@ -1,9 +1,9 @@
-//! Locks that count only after replicas have acknowledged them.
+//! Waits until replicas have acknowledged a lock.
 //!
 //! One `WAIT` follows the scripts of a pipeline, so a lock costs no further round trip. `WAIT`
-//! blocks its connection, so the store sends nothing while a `WAIT` is under way. After the `WAIT`,
-//! the store sends all requests that arrived meanwhile at once. If replicas do not answer, a
-//! request is thus delayed by one `WAIT` at most, not by one for each earlier request.
+//! blocks its connection, so the store sends nothing until the `WAIT` is answered. Then the store
+//! sends all requests that have arrived meanwhile, in one pipeline. So if replicas do not answer, a
+//! request is delayed by at most one earlier `WAIT`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,21 +18,21 @@ use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
-/// The longest `WAIT`, as a fraction of the pool's `io_timeout`: an eighth. That is half of the
-/// time that a connection may be silent while an acquire is under way.
+/// The longest `WAIT` is the pool's `io_timeout` divided by this number. It is half of the patience
+/// of an acquire, after which the store replaces a silent connection.
 const SHARE: u32 = 8;
 
 /// Number of replicas that must acknowledge a write.
 #[derive(Debug)]
 pub(super) struct ReplicaAcks {
     wanted: Replicas,
-    /// The most replicas ever seen at once, by the pool and by its checks.
+    /// The largest number of replicas seen at one time, by the pool or by its checks.
     seen: Arc<AtomicU32>,
     io_timeout: Duration,
 }
 
 impl ReplicaAcks {
-    /// `None` if the server's own answer is enough.
+    /// Returns `None` if the pool needs no acknowledgements.
     pub(super) fn new(options: &Options) -> Option<Self> {
         let wanted = options.replicas?;
         (wanted != Replicas::AtLeast(0)).then(|| Self {
@@ -42,7 +42,7 @@ impl ReplicaAcks {
         })
     }
 
-    /// Records the number of replicas of a new connection's server.
+    /// Records how many replicas the server of a new connection has.
     pub(super) fn connected(&self, role: Option<Role>) {
         self.see(role.map_or(0, |role| role.replicas));
     }
@@ -53,15 +53,17 @@ impl ReplicaAcks {
 
     fn needed(&self) -> u32 {
         match self.wanted {
-            // The number for `all` never shrinks: after a replica went away, fewer are not enough.
+            // The number for `all` never shrinks: after the loss of a replica, the remaining ones
+            // are not enough.
             Replicas::All => self.seen.load(Ordering::Relaxed).max(1),
             Replicas::AtLeast(count) => count,
         }
     }
 
-    /// True if `op` waits for replica acknowledgements. A plain removal needs none, because a lock
-    /// that a fail-over brings back expires. A removal that stores a result waits for
-    /// acknowledgements, but succeeds without them, because its call has done its work.
+    /// True if the store waits for acknowledgements of `op`. A plain removal needs none: if a
+    /// fail-over brings the lock back, the lock still expires. For a removal that stores a result,
+    /// the store waits, but the removal also succeeds without acknowledgements, because the call
+    /// has done its work.
     pub(super) fn concern(op: &Op) -> bool {
         match op {
             Op::Give(give) => matches!(give.kind, GiveKind::Record(_)),
@@ -70,10 +72,10 @@ impl ReplicaAcks {
         }
     }
 
-    /// Returns the `WAIT` for enough replicas to have all earlier writes of the same connection.
+    /// Returns the `WAIT` until enough replicas have all earlier writes of the connection.
     /// `patience` is the shortest patience of the requests.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
-        // Zero would wait forever.
+        // A limit of 0 would mean to wait forever.
         let limit = self.limit(patience).as_millis().max(1);
         let limit = u64::try_from(limit).unwrap_or(u64::MAX);
         cmd("WAIT").arg(self.needed()).arg(limit).to_owned()
@@ -110,27 +112,27 @@ impl ReplicaAcks {
     }
 }
 
-/// Returns `reply` if it counts after `verdict`, otherwise the failure.
+/// Returns `reply`, or the failure in `verdict` if the reply needs the missing acknowledgements.
 ///
 /// A lock without its acknowledgements is an error that may have been executed. The engine then
-/// removes the lock, or asks again with the same token. A reply that another holder has the lock is
-/// true without acknowledgements.
+/// removes the lock, or asks again with the same token. A reply that another token has the lock
+/// needs no acknowledgements.
 pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Reply, Failure> {
     let Err(failure) = verdict else {
         return Ok(reply);
     };
     match &reply {
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
-        // If other keys of the renewal are lost, the next attempt reports them. Until then none of
-        // the keys counts as renewed.
+        // The whole renewal fails, even if other keys in it are lost. The next attempt reports
+        // those keys.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),
     }
 }
 
-/// Returns the failure for a refused `WAIT`: the user lacks the permission, or the server has
-/// become a replica. The scripts before the `WAIT` have run.
+/// Returns the failure for a refused `WAIT`. Either the user lacks the permission, or the server
+/// has become a replica. The scripts before the `WAIT` have been executed.
 fn refused(failure: &Failure) -> Failure {
     let LockError::Unavailable { source } = &failure.error else {
         return failure.clone();

@@ -1,11 +1,13 @@
-//! Follows the master that Sentinels name.
+//! Connects to the master that Sentinels name.
 //!
-//! The store asks the Sentinels whenever it needs a connection. That is at the start, and after the
-//! last connection ended, was silent, or answered that it is read-only. So the store follows a
-//! fail-over without a subscription: the connection to the old master ends or falls silent with it.
+//! The store asks the Sentinels each time it needs a connection. It needs one at the start, and
+//! after the last connection has ended, was silent, or answered that the server is read-only. So
+//! the store follows a fail-over without a subscription: the connection to the old master ends or
+//! falls silent.
 //!
-//! The store asks all Sentinels at once, and the newest configuration among the answers counts. A
-//! Sentinel in a partition with an old master names that master under an older configuration epoch.
+//! The store asks all Sentinels at once, and uses the answer with the newest configuration. A
+//! Sentinel that is cut off together with an old master still names that master, but with an older
+//! configuration epoch.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,11 +30,11 @@ use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
 
-/// The options after the `?`.
+/// The accepted options after the `?` of a URL.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
-/// Once most Sentinels have answered, the rest have this long. One of them may be the first to know
-/// of a fail-over.
+/// After a majority of the Sentinels has named a master, the others have this long to answer. One
+/// of them may be the first that knows of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The Sentinels of one master. `Display` shows no credentials.
@@ -40,36 +42,37 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(crate) struct Sentinels {
     nodes: Vec<Server>,
     master: String,
-    /// Settings for the master at any address: TLS or not, database and credentials.
+    /// Settings for connections to the master at any address: TLS, database and credentials.
     like: Server,
 }
 
 /// The master's address according to one Sentinel.
 pub(crate) struct Named {
     endpoint: Endpoint,
-    /// Grows with each fail-over. Zero if the Sentinel does not report it.
+    /// The configuration epoch, which grows with each fail-over. Zero if the Sentinel does not
+    /// report it.
     generation: u64,
-    /// Number of replicas that the Sentinel knows, up or down. In a fail-over this is more than the
-    /// replicas connected to the old master, which still serves.
+    /// Number of replicas that the Sentinel knows, reachable or not. In a fail-over, this is more
+    /// than the number of replicas still connected to the old master.
     replicas: u32,
 }
 
 /// The answer of one Sentinel.
 pub(crate) enum Answer {
     Named(Named),
-    /// The Sentinel knows these masters, but none of the requested name.
+    /// The Sentinel does not know the requested master, but knows masters with these names.
     Unknown(Vec<String>),
 }
 
 impl Sentinels {
-    /// Returns the corresponding scheme of a single server, and the part of `base` after its own
-    /// scheme.
+    /// Returns the scheme of a single server that corresponds to the scheme of `base`, and the rest
+    /// of `base`. Returns `None` if the scheme is not for Sentinels.
     pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
         let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
         named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
     }
 
-    /// Reads `[user:password@]host[:port],…/master`, the part after the scheme, and the options
+    /// Parses `[user:password@]host[:port],…/master`, which follows the scheme, and the options
     /// after the `?`. With `rediss`, connections to the Sentinels and to the master use TLS.
     pub(super) fn parse(
         scheme: &str,
@@ -82,12 +85,12 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // A `#insecure` would switch the verification of certificates off. An `@` here ends a
-        // password that contains a `/`, and the name of the master appears in messages.
+        // A `#insecure` would switch the verification of certificates off. An `@` here means that a
+        // password contains a `/`. It is refused because messages show the master's name.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
-        // The host name `master` is a placeholder for the master's address.
+        // `master` is a placeholder: the Sentinels name the actual host.
         let database = query.take("db").unwrap_or_default();
         let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
         let own = own_credentials(&mut query);
@@ -101,7 +104,7 @@ impl Sentinels {
         })
     }
 
-    /// Returns the same Sentinels, with these certificates.
+    /// Returns the same Sentinels with these certificates.
     pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let nodes = self.nodes.into_iter().map(|node| node.with_tls(tls));
         Ok(Self {
@@ -162,8 +165,8 @@ impl Sentinels {
         self.nodes.iter().find_map(Server::readable)
     }
 
-    /// Asks all Sentinels at once and returns the newest answer that arrives in time. The returned
-    /// number of replicas is the largest in any answer.
+    /// Asks all Sentinels at once, and returns the newest answer that arrives in time. Sets its
+    /// number of replicas to the largest number in any answer.
     async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
         let limit = until.saturating_duration_since(Instant::now());
         let nodes = self.nodes.iter();
@@ -207,8 +210,8 @@ impl Sentinels {
         read(asked.await?)
     }
 
-    /// Returns the failure if no Sentinel named a master. The error of a Sentinel that answered
-    /// explains more than the silence of one that did not.
+    /// Returns the failure if no Sentinel named a master. Prefers the error in a Sentinel's answer,
+    /// because it explains more than a failed connection.
     fn none_named(&self, failed: Vec<Failure>) -> Failure {
         let reported = |failure: &Failure| failure.code() != "io";
         let Some(failure) = failed.into_iter().max_by_key(reported) else {
@@ -229,7 +232,7 @@ impl Sentinels {
                          permission +sentinel"
                             .to_owned()
                     }
-                    // One end refused the other's certificate.
+                    // One side has refused the other's certificate.
                     "tls" => format!("no Sentinel answered: {source}"),
                     _ => format!("the Sentinel answered: {source}"),
                 };
@@ -313,7 +316,7 @@ fn named_masters(masters: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns a value of a list `name, value, name, value, …`.
+/// Returns the value of `name` in a list `name, value, name, value, …`.
 fn field(list: &Value, name: &str) -> Option<String> {
     let Value::Array(list) = list else {
         return None;
@@ -338,13 +341,13 @@ fn no_sentinel() -> Failure {
     )
 }
 
-/// Reads `url` as the URL of a single server.
+/// Parses `url` as the URL of a single server.
 fn server(url: &str) -> Result<Server, LockError> {
     let (base, query) = url_options::split(url);
     Server::parse(base, &query).map_err(|_| misread())
 }
 
-/// Returns the credentials of the Sentinels themselves, `user:password@`.
+/// Returns the credentials for the Sentinels, in the form `user:password@`.
 fn own_credentials(query: &mut UrlOptions<'_>) -> String {
     let user = query.take("sentinel_user").unwrap_or_default();
     match query.take("sentinel_password") {
@@ -366,7 +369,7 @@ fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError
 }
 
 fn misread() -> LockError {
-    // The parser's error is left out: it may quote a part of the URL, and with it the password.
+    // The parser's error is left out: it could quote a part of the URL, and with it the password.
     LockError::config(
         "the lock store's URL is invalid; write \
          redis-sentinel://[user:password@]host[:port],…/master[?db=0], or rediss-sentinel://… for \

@@ -1,8 +1,8 @@
-//! A server's report on itself, `INFO`.
+//! The server's answer to `INFO`.
 
 use redis::Value;
 
-/// The text of an `INFO`.
+/// The text of an answer to `INFO`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Info(String);
 
@@ -10,13 +10,13 @@ pub(crate) struct Info(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) is_master: bool,
-    /// Number of replicas connected to the server, or known to its Sentinels.
+    /// Number of replicas connected to the server, or known to its Sentinels if those know more.
     pub(crate) replicas: u32,
 }
 
 impl Info {
-    /// `None` if the server did not answer with text, for example because the permission is
-    /// missing.
+    /// Reads an answer. Returns `None` if the server did not answer with text, for example because
+    /// the permission is missing.
     pub(crate) fn read(answer: Option<&Value>) -> Option<Self> {
         let text = match answer? {
             Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),

@@ -1,4 +1,4 @@
-//! The URL: `redlock://[user:password@]host[:port],…[/db][?max_ttl=…&node_timeout=…]`.
+//! The URL of a quorum: `redlock://[user:password@]host[:port],…[/db][?max_ttl=…&node_timeout=…]`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
-/// The longest lease of other processes that the core expects, unless the URL sets another limit.
+/// The longest ttl that other processes are assumed to use, unless the URL sets another limit.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -25,13 +25,13 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `url`. No error text contains the URL, because it may hold a password.
+    /// Parses `url`. No error text contains the URL, because it may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let rest = url.strip_prefix("redlock://").unwrap_or(url);
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
-        // The options are read first. If a password contains a `?`, the rest of the password is
-        // read as options. The error about these options explains how to write the password.
+        // The options are parsed first. If a password contains a `?`, the text after it looks like
+        // options. The error about unknown options explains how to write such a password.
         let settings = settings(options)?;
         let nodes = nodes(hosts, db)?;
         let address = Self { nodes, settings };
@@ -65,7 +65,7 @@ impl Address {
         }
     }
 
-    /// Returns the names of the nodes for errors and logs.
+    /// Returns the names of the nodes, for errors and logs.
     pub(super) fn names(&self) -> Vec<String> {
         self.nodes.iter().map(ToString::to_string).collect()
     }
@@ -73,8 +73,8 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
-    // Otherwise, part of a password with a comma would become a node's name, and messages contain
-    // the names.
+    // Without this check, a part of a password with a comma would become a node's name, and
+    // messages show the names.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
             "the first node of the `redlock://` URL has no credentials, but a later one has some; \

@@ -1,4 +1,4 @@
-//! `redlock://`.
+//! The backend for `redlock://`.
 
 use super::address::Address;
 use super::look::RedlockSource;
@@ -10,7 +10,7 @@ use crate::store::background;
 use crate::store::options::Options;
 use crate::store::source::Source;
 
-/// Refuses the options that independent nodes without TLS cannot have.
+/// Fails if options are set that `redlock://` does not support: certificates or `replicas`.
 fn refuse(options: &Options) -> Result<(), LockError> {
     options.tls.refuse()?;
     options.refuse_replicas(

@@ -1,4 +1,4 @@
-//! The decisions of the store, without I/O. The inputs are the engine's requests, the nodes'
+//! The decisions of the quorum store, without I/O. The inputs are the engine's requests, the nodes'
 //! answers and the time. The outputs are requests to nodes and answers to the engine.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -22,13 +22,14 @@ use crate::store::{
 /// Settings in the URL of a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Time limit for a node's answer. A twentieth of the ttl applies instead if it is shorter.
+    /// Time limit for a node's answer. If a twentieth of the ttl is shorter, that applies instead.
     pub(super) node_timeout: Duration,
-    /// The longest ttl that any client uses, from the URL. It grows with the ttls of requests.
+    /// Longest ttl that any client uses. It comes from the URL, and grows if a request has a longer
+    /// ttl.
     pub(super) max_ttl: Duration,
 }
 
-/// All nodes, and the questions to them.
+/// The state of all nodes, and the pending questions to them.
 pub(super) struct QuorumCore {
     names: Vec<String>,
     nodes: Vec<NodeState>,
@@ -37,8 +38,8 @@ pub(super) struct QuorumCore {
     questions: HashMap<OpId, PendingQuestion>,
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
-    /// The last id of a removal. These ids count down from the highest number, which the engine's
-    /// ids never reach.
+    /// The id last given to a removal. These ids count down from the highest number, so they never
+    /// equal an id of the engine.
     last_own_id: u64,
 }
 
@@ -56,7 +57,7 @@ impl QuorumCore {
         }
     }
 
-    /// Records a new connection to a node, and the node's process.
+    /// Records a new connection to a node, and the server process at its other end.
     pub(super) fn meet(&mut self, node: usize, identity: &Identity, now: Instant) -> Met {
         let twin = self.twin(node, &identity.run_id);
         let state = &mut self.nodes[node];
@@ -78,12 +79,12 @@ impl QuorumCore {
             .map(|(other, _)| other)
     }
 
-    /// Returns the reason if a node may never vote, regardless of its age.
+    /// Returns the reason why a node may not vote even after a quarantine, if there is one.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
         self.nodes[node].eligibility.unfit()
     }
 
-    /// Returns the remaining time for which a recently started node has no vote.
+    /// Returns the remaining quarantine of a node. `None` if the node is not in quarantine.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.nodes[node]
             .eligibility
@@ -91,8 +92,8 @@ impl QuorumCore {
         (now < from).then(|| from.since(now))
     }
 
-    /// Records that a node has taken a lock away by force. The engine is notified when a quorum of
-    /// nodes has done so.
+    /// Records that a node has taken a lock away by force. Notifies the engine as soon as a quorum
+    /// of nodes has done so.
     pub(super) fn revoked(&mut self, node: usize, key: &FullKey, lease: u64) {
         let quorum = majority(self.nodes.len());
         if let Some(token) = self.tokens.revoked(key, lease, node, quorum) {
@@ -114,8 +115,7 @@ impl QuorumCore {
                 TakeKind::Share { .. } => self.report(id, Err(no_shares())),
                 TakeKind::Recall => self.report(id, Err(no_results())),
             },
-            // A lock that should become a share stays whole, because no other client can take a
-            // share.
+            // A lock that should become a share stays whole, because shares are not supported.
             Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -125,7 +125,7 @@ impl QuorumCore {
             Op::Give(give) => self.release(id, &give, now),
             Op::Leave { .. } => self.report(id, Ok(Reply::Left)),
             Op::Adopt { .. } => self.report(id, Err(no_adoption())),
-            // No single step takes several keys on several nodes.
+            // No single step can take several keys on several nodes.
             Op::TakeAll { .. } => self.report(id, Ok(Reply::Apart)),
         }
     }
@@ -164,8 +164,8 @@ impl QuorumCore {
                 pending.voters.insert(node);
             }
             pending.waiting.insert(node);
-            // Independent nodes have no common queue. A waiting caller asks again after a random
-            // pause.
+            // Independent nodes have no common queue. The engine retries after a random pause
+            // instead.
             let op = Op::Take(Take {
                 token: wire,
                 queue: false,
@@ -193,8 +193,8 @@ impl QuorumCore {
                 pending.skip(node, unfit(why));
                 continue;
             }
-            // A node in quarantine votes on renewals, too, because a key that it still has is not
-            // one that it has forgotten.
+            // A node in quarantine votes on renewals, too: if it still has the key, it has not
+            // forgotten the lock.
             pending.waiting.insert(node);
             let op = Op::Keep {
                 renewals: renewals.clone(),
@@ -219,8 +219,8 @@ impl QuorumCore {
         self.open(id, pending, now);
     }
 
-    /// Removes a call's key from all nodes, and repeats each removal until it is certain. Returns
-    /// the time for which the key may live.
+    /// Removes a call's key from all nodes. Repeats each removal until its outcome is certain.
+    /// Returns the ttl after which the key expires in any case.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,
@@ -246,8 +246,8 @@ impl QuorumCore {
         entry.ttl
     }
 
-    /// Answers an acquire that its call repeats before the nodes have decided. After that only the
-    /// new question counts.
+    /// Ends an undecided acquire that its call has repeated. After this, only the new acquire
+    /// counts.
     fn supersede(&mut self, earlier: OpId) {
         if let Some(pending) = self.questions.remove(&earlier) {
             self.deadlines.remove(&(pending.deadline, earlier));
@@ -293,7 +293,7 @@ impl QuorumCore {
         }
     }
 
-    /// Records that a node can be reached again. Its pending removals are tried at once.
+    /// Records that a node can be reached again. Retries its pending removals at once.
     pub(super) fn connected(&mut self, node: usize, now: Instant) {
         let before = self.up();
         let patience = self.settings.node_timeout;
@@ -310,7 +310,7 @@ impl QuorumCore {
         self.nodes.iter().filter(|state| state.up).count()
     }
 
-    /// Gives up the late nodes, and repeats the due removals.
+    /// Gives up nodes that did not answer in time, and repeats removals that are due.
     pub(super) fn tick(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.deadlines.first() {
             if now < deadline {
@@ -328,7 +328,7 @@ impl QuorumCore {
         }
     }
 
-    /// Returns the time for the next [`tick`](Self::tick).
+    /// Returns the time at which [`tick`](Self::tick) must be called next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let removals = self.nodes.iter().filter_map(NodeState::next_due);
         let deadline = self.deadlines.first().map(|(at, _)| *at);
@@ -340,7 +340,7 @@ impl QuorumCore {
         self.events.pop_front()
     }
 
-    /// Takes the requests to send to a node, in this order.
+    /// Returns the requests to send to a node, in the order of sending.
     pub(super) fn take_outbox(&mut self, node: usize) -> Vec<Request> {
         self.nodes[node].take_outbox()
     }
@@ -353,11 +353,11 @@ impl QuorumCore {
     fn open(&mut self, id: OpId, pending: PendingQuestion, now: Instant) {
         self.deadlines.insert((pending.deadline, id));
         self.questions.insert(id, pending);
-        // If no node may be asked, the question is decided already.
+        // If no node was asked, the question is already decided.
         self.decide(id, now);
     }
 
-    /// Answers the engine if the nodes have decided.
+    /// Answers the engine, if the votes decide the question.
     fn decide(&mut self, id: OpId, now: Instant) {
         let Some(pending) = self.questions.get(&id) else {
             return;
@@ -390,7 +390,7 @@ impl QuorumCore {
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 
-    /// Returns the longest ttl so far, including `ttl`.
+    /// Records a ttl. Returns the longest ttl so far.
     fn observe(&mut self, ttl: Duration) -> Duration {
         self.settings.max_ttl = self.settings.max_ttl.max(ttl);
         self.settings.max_ttl

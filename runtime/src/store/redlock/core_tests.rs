@@ -1,4 +1,4 @@
-//! The core's decisions, without I/O.
+//! Tests of the core's decisions, without I/O.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn a_late_success_of_a_failed_acquire_is_removed() {
     let (first, _, after) = quorum.removal(2);
     assert_eq!(after, 1);
     quorum.yes(2, 1);
-    // The removal went on another connection, so the node may have carried it out before the
+    // The removal was sent on another connection, so the node may have carried it out before the
     // acquire.
     let unordered = Reply::Released {
         found: false,
@@ -125,7 +125,7 @@ fn repeating_an_undecided_request_removes_nothing() {
 fn an_acquire_longer_than_half_the_ttl_fails() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
-    // The process was stopped: no deadline took effect, because no thread called `tick`.
+    // The process was stopped, so no thread called `tick`, and no deadline took effect.
     quorum.now = quorum.now + TTL / 2 + Duration::from_millis(1);
     quorum.yes(0, 1);
     quorum.yes(1, 1);
@@ -253,7 +253,8 @@ fn a_release_is_repeated_on_nodes_without_an_answer() {
     assert_eq!(quorum.sent(2), []);
 }
 
-/// A node that refused the lock, because it still had another holder's key, may answer first.
+/// Fails if the order of answers matters. A node that refused the lock, because it still had
+/// another holder's key, may answer first.
 #[test]
 fn a_release_finds_the_quorum_in_any_order_of_answers() {
     let released = |found| Reply::Released {
@@ -274,8 +275,8 @@ fn a_release_finds_the_quorum_in_any_order_of_answers() {
     }
 }
 
-/// Fails if a silent node counts as a node without the key. The node may have had the key, so the
-/// lock need not be lost.
+/// Fails if a silent node counts as a node without the key. The node may have had the key, so a
+/// release must not report the lock lost.
 #[test]
 fn a_silent_node_may_have_had_the_lock() {
     for (had, missed) in [
@@ -301,7 +302,8 @@ fn a_silent_node_may_have_had_the_lock() {
     }
 }
 
-/// Fails if the answer to a second try counts. The first try may have removed the key.
+/// Fails if the answer to a second attempt shows a loss. The first attempt may have removed the
+/// key.
 #[test]
 fn a_repeated_removal_does_not_prove_a_loss() {
     let mut quorum = TestQuorum::new(3);
@@ -375,7 +377,7 @@ fn a_quorum_refuses_shared_locks() {
     assert!((0..3).all(|node| quorum.sent(node).is_empty()));
 }
 
-/// The engine releases a downgraded lock as a share.
+/// The engine releases a downgraded lock as a share, but on a quorum the lock has stayed whole.
 #[test]
 fn a_downgraded_lock_stays_exclusive_until_removed() {
     let mut quorum = TestQuorum::new(3);

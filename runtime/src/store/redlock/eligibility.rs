@@ -1,7 +1,8 @@
-//! Decides if a node may vote. Pure.
+//! Decides if a node may vote. Does no I/O.
 //!
-//! A restarted node does not vote until every lease that it may have forgotten is over. It may have
-//! forgotten locks for which it had voted, and so would vote yes for a second holder.
+//! A restarted node may have forgotten locks for which it had voted. It would then vote for a
+//! second holder. Therefore it does not vote until the end of every lease that it may have
+//! forgotten.
 
 use std::time::Duration;
 
@@ -9,38 +10,38 @@ use super::identity::Identity;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
-/// Added to every quarantine. A server reports its age in whole seconds, and other clients' leases
-/// may have begun a little later than the core expects.
+/// Time added to each quarantine. A server reports its uptime in whole seconds, and leases of other
+/// clients may have begun slightly later than the core assumes.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// State of one node. It outlives the connections to the node, and lasts as long as the pool.
+/// State of one node. It outlives the connections to the node, and exists as long as the pool.
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
-    /// The reason if the node may never vote, regardless of its age.
+    /// Reason why the node may not vote even after its quarantine, if there is one.
     unfit: Option<String>,
 }
 
-/// One process of a node.
+/// One process of a node's server.
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// The start of the process, or a later time.
+    /// Start of the process, or a later time.
     since: Instant,
 }
 
-/// Result of a new connection.
+/// Result of a new connection to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     /// The first connection to the node.
     New,
     /// The same process as at the last connection.
     Same,
-    /// Another process: the node was restarted, or replaced.
+    /// Another process than at the last connection: the node was restarted, or replaced.
     Restarted,
 }
 
-/// Returns the time for which a node has no vote after its start.
+/// Returns how long a node may not vote after its start.
 pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
     longest_ttl + SLACK
 }
@@ -51,8 +52,8 @@ impl Eligibility {
         self.unfit = identity.unfit();
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
-            // The time of this contact counts, not the reported age. A node looks older than it is
-            // if its clock was set right after the start.
+            // The quarantine begins now, not at the reported start. If the server's clock was set
+            // just after the start, the reported uptime may be too long.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
         };
@@ -68,22 +69,22 @@ impl Eligibility {
         met
     }
 
-    /// Returns the process that the last connection found.
+    /// Returns the id of the server process at the other end of the last connection.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.run.as_ref().map(|run| run.id.as_str())
     }
 
-    /// Denies the node its vote, because it is the same server as another node.
+    /// Denies the node its vote, for example because it is the same server as another node.
     pub(super) fn disqualify(&mut self, reason: String) {
         self.unfit = Some(reason);
     }
 
-    /// Returns the reason if the node may never vote, regardless of its age.
+    /// Returns the reason why the node may not vote even after its quarantine, if there is one.
     pub(super) fn unfit(&self) -> Option<&str> {
         self.unfit.as_deref()
     }
 
-    /// Returns the time from which the node may vote. `None` before the first connection to it.
+    /// Returns the time after which the node may vote. `None` before the first connection to it.
     pub(super) fn votes_from(&self, longest_ttl: Duration) -> Option<Instant> {
         Some(self.run.as_ref()?.since + quarantine(longest_ttl))
     }
@@ -145,7 +146,7 @@ mod tests {
         assert!(eligibility.votes(TTL, at(112)));
     }
 
-    /// The connection breaks again, and the same process is found once more.
+    /// Fails if another connection to the same process ends the quarantine early.
     #[test]
     fn a_new_connection_does_not_shorten_the_quarantine() {
         let mut eligibility = Eligibility::default();

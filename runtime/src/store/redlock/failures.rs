@@ -1,10 +1,10 @@
-//! The failures that the quorum core itself reports.
+//! Failures that the quorum core reports itself.
 
 use super::quorum::majority;
 use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Retry};
 
-/// Returns the failure of a question with too few votes. Some nodes may have set the key.
+/// Returns the failure of a question on which too few nodes voted. Some nodes may have set the key.
 pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
     let message = format!(
         "{troubled} of {nodes} nodes did not vote, and a lock needs {} votes{why}",
@@ -19,8 +19,7 @@ pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) 
     }
 }
 
-/// Returns the refusal of a share. Shares are counted on one server, and independent servers cannot
-/// count together.
+/// Returns the refusal of a share. Independent servers cannot count shares together.
 pub(super) fn no_shares() -> Failure {
     Failure {
         error: LockError::config(
@@ -54,7 +53,7 @@ pub(super) fn no_adoption() -> Failure {
     }
 }
 
-/// Returns the failure of a node that may never vote, regardless of its age.
+/// Returns the failure of a node that may not vote even after a quarantine.
 pub(super) fn unfit(why: &str) -> Failure {
     Failure {
         error: LockError::Unavailable {

@@ -1,15 +1,15 @@
-//! A node's report on itself.
+//! The identity of a node's server, from its `INFO`.
 
 use std::time::Duration;
 
 use crate::store::redis::server_info::Info;
 
-/// Identifies the server of a node.
+/// Identifies a node's server, and shows whether it can be part of a quorum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// The server chooses a new one at each start.
+    /// Random text that the server chooses at each start.
     pub(super) run_id: String,
-    /// The time since the server's start, in whole seconds.
+    /// Time since the start of the server, in whole seconds.
     pub(super) uptime: Duration,
     /// `master` or `slave`.
     pub(super) role: String,
@@ -17,7 +17,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Reads `info`. `None` if a field is missing.
+    /// Reads the fields of `info`. Returns `None` if one is missing.
     pub(super) fn read(info: &Info) -> Option<Self> {
         Some(Self {
             run_id: info.field("run_id")?.to_owned(),
@@ -27,7 +27,7 @@ impl Identity {
         })
     }
 
-    /// Returns the reason if such a node cannot be part of a quorum.
+    /// Returns the reason why such a server cannot be part of a quorum, if there is one.
     pub(super) fn unfit(&self) -> Option<String> {
         if self.run_id.is_empty() {
             Some(

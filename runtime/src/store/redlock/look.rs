@@ -1,4 +1,4 @@
-//! Looks at the locks of a quorum.
+//! Inspects the locks of a quorum.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -21,7 +21,7 @@ use crate::store::redis::look::{Action, RedisSource};
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// Looks at the locks of a quorum, over a connection to each node.
+/// Inspects the locks of a quorum, over a connection to each node.
 pub(crate) struct RedlockSource {
     names: Vec<String>,
     nodes: Vec<RedisSource>,
@@ -40,8 +40,8 @@ impl RedlockSource {
         }
     }
 
-    /// Asks all nodes for each of these locks, and counts their answers. More than half of the
-    /// nodes must answer.
+    /// Asks all nodes for each of these locks, and joins their answers. Fails unless more than half
+    /// of the nodes answer.
     async fn do_with(
         &mut self,
         action: Action,
@@ -76,14 +76,15 @@ impl RedlockSource {
         each.collect()
     }
 
-    /// Returns a page of the node in `place`. A lock is in the pages of the first node that has it.
+    /// Returns a page of locks from the node in `place`. A lock is listed only for the first node
+    /// that has it.
     async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
         let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
         let number: usize = number.parse().unwrap_or_default();
         let Some(node) = self.nodes.get_mut(number) else {
             return Ok(Page::default());
         };
-        // An unreachable node is skipped, because the other nodes list the same keys.
+        // An unreachable node is skipped, because its locks are also on other nodes.
         let scanned = node.scan(pattern, cursor).await;
         let (mut keys, cursor) = match scanned {
             Ok(scanned) => scanned,
@@ -128,7 +129,7 @@ fn has_key(answer: &Value) -> bool {
 fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     let mut info = LockInfo::free(key);
     let mut kept = Vec::new();
-    // By the token, or by a value without one, so that one holder is one entry.
+    // The holders, by their token, or by the whole value if it has no token.
     let mut holders: BTreeMap<Vec<u8>, Holder> = BTreeMap::new();
     for seen in answers {
         let Some(value) = seen.value else {
@@ -168,14 +169,14 @@ fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     info
 }
 
-/// Returns the time until which a node keeps the lock after its release, if the node does so.
+/// Returns the time until which a node keeps the lock after its release. `None` if it does not.
 fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     let (token, _) = value::token(value)?;
     let is_kept = token.bytes().all(|digit| digit == b'0');
     is_kept.then(|| seen.now + seen.left.unwrap_or_default())
 }
 
-/// Reads the holder that a node knows. Version 0.1.0 wrote `token:owner`.
+/// Returns the holder in a node's value. Version 0.1.0 wrote `token:owner`.
 fn holder(value: &str, seen: &Seen<'_>) -> Holder {
     let (record, revoked) = match Written::read(value) {
         Written::Held(record) => (record, false),

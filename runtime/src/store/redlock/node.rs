@@ -1,4 +1,4 @@
-//! One node, as the quorum core knows it. Pure.
+//! The quorum core's state of one node. Does no I/O.
 
 use std::collections::HashSet;
 use std::mem;
@@ -9,14 +9,14 @@ use super::removals::{PendingRemoval, PendingRemovals};
 use crate::base::clock::Instant;
 use crate::store::{Failure, Give, GiveKind, Op, OpId, Reply, Request};
 
-/// The core's knowledge of one node, and its requests to the node.
+/// State of one node, and the requests to send to it.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     pub(super) eligibility: Eligibility,
     /// Acquires that the node may still carry out.
     unsettled: HashSet<OpId>,
     removals: PendingRemovals,
-    /// True if the node could be reached last time.
+    /// True if the node's last answer or connection shows that it can be reached.
     pub(super) up: bool,
     outbox: Vec<Request>,
 }
@@ -26,18 +26,18 @@ impl NodeState {
         self.outbox.push(request);
     }
 
-    /// Sends an acquire. The node may carry it out until an answer settles it.
+    /// Sends an acquire. The node may still carry it out until an answer or a removal settles it.
     pub(super) fn send_acquire(&mut self, request: Request) {
         self.unsettled.insert(request.id);
         self.outbox.push(request);
     }
 
-    /// Takes the requests to send, in this order.
+    /// Returns the requests to send, in the order of sending.
     pub(super) fn take_outbox(&mut self) -> Vec<Request> {
         mem::take(&mut self.outbox)
     }
 
-    /// Records what an answer shows about the node and about the acquire `id`.
+    /// Updates the node's state, and that of the acquire `id`, according to an answer.
     pub(super) fn receive(&mut self, id: OpId, result: &Result<Reply, Failure>) {
         self.up = match result {
             Ok(_) => true,
@@ -48,8 +48,8 @@ impl NodeState {
         }
     }
 
-    /// Removes a key from the node, and repeats the removal until it is certain. The removal gets
-    /// the id `own` if it is new.
+    /// Removes a key from the node. Repeats the removal until its outcome is certain. A new removal
+    /// gets the id `own`.
     pub(super) fn remove(
         &mut self,
         own: OpId,
@@ -61,14 +61,14 @@ impl NodeState {
         self.try_removal(id, patience, now);
     }
 
-    /// Tries all pending removals again.
+    /// Retries all pending removals.
     pub(super) fn retry_all(&mut self, patience: Duration, now: Instant) {
         for id in self.removals.all() {
             self.try_removal(id, patience, now);
         }
     }
 
-    /// Tries the due removals again, and forgets those of expired keys.
+    /// Retries removals that are due, and drops those of expired keys.
     pub(super) fn retry_due(&mut self, patience: Duration, now: Instant) {
         for id in self.removals.due(now) {
             if self.removals.is_over(id, now) {
@@ -106,7 +106,8 @@ impl NodeState {
         self.removals.take_release(id)
     }
 
-    /// Forgets the removal `id`, and the acquires that it undoes: none can still set the key.
+    /// Drops the removal `id`, and the acquires that it undoes. None of them can set the key any
+    /// longer.
     pub(super) fn settle(&mut self, id: OpId) {
         if let Some(removal) = self.removals.settle(id) {
             for acquire in removal.asked {
@@ -115,7 +116,7 @@ impl NodeState {
         }
     }
 
-    /// Returns the time of the next due removal.
+    /// Returns the time of the next retry of a removal.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.removals.next_due()
     }

@@ -1,4 +1,4 @@
-//! One question to all nodes, and their answers so far. Pure.
+//! A question to all nodes, and the answers so far. Does no I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::{Failure, Reply, Retry};
 pub(super) struct NodeSet(u64);
 
 impl NodeSet {
-    /// The most nodes in a set.
+    /// Maximum number of nodes in a set.
     pub(super) const MOST: usize = 64;
 
     pub(super) fn insert(&mut self, node: usize) {
@@ -39,16 +39,16 @@ impl NodeSet {
     }
 }
 
-/// A question to all nodes.
+/// A question to all nodes that is not decided yet.
 #[derive(Debug)]
 pub(super) struct PendingQuestion {
     pub(super) question: Question,
     pub(super) sent: Instant,
-    /// Time at which the nodes without an answer are given up.
+    /// Time at which nodes without an answer are given up.
     pub(super) deadline: Instant,
-    /// The nodes without an answer.
+    /// Nodes without an answer.
     pub(super) waiting: NodeSet,
-    /// The nodes that may vote yes on an acquire.
+    /// Nodes that may vote yes on an acquire.
     pub(super) voters: NodeSet,
     pub(super) nodes: usize,
     troubles: Vec<(usize, Trouble)>,
@@ -61,30 +61,30 @@ pub(super) enum Question {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// Number of times that the lock may be handed over inside the process.
+        /// Number of times that the process may hand the lock to its own calls.
         reserved_fences: u32,
         tally: Tally,
-        /// The owners that nodes have reported.
+        /// The owners in the answers of nodes that refused the lock.
         owners: Vec<Arc<Owner>>,
     },
     /// One tally for each key.
     Renew(Vec<Tally>),
     Release {
-        /// True if the caller must know that no acquire can still set the key.
+        /// True if the release must also ensure that no earlier acquire can still set the key.
         uncertain: bool,
-        /// Number of nodes that answered.
+        /// Number of answers so far.
         answered: usize,
         /// Number of answering nodes that had the key.
         found: usize,
-        /// Number of nodes where the removal went after every acquire of the lock.
+        /// Number of nodes on which the removal followed every acquire of the lock.
         ordered: usize,
-        /// Number of nodes that certainly did not have the key. Only the answer to the first try
-        /// shows that, because an earlier try may have removed the key.
+        /// Number of nodes that certainly did not have the key. Only the answer to a first attempt
+        /// shows that, because an earlier attempt may have removed the key.
         without: usize,
     },
 }
 
-/// Reason for a vote that did not count.
+/// Reason why a node has no vote on a question.
 #[derive(Debug)]
 enum Trouble {
     Failed(Failure),
@@ -107,7 +107,7 @@ impl PendingQuestion {
 
     /// Handles a node's answer. Only the first answer of each node counts.
     ///
-    /// `first` is true if the node cannot have carried out an earlier try of the same removal.
+    /// `first` is true if the node cannot have carried out an earlier attempt of the same removal.
     pub(super) fn receive(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
@@ -118,12 +118,12 @@ impl PendingQuestion {
         }
     }
 
-    /// Records that a node is not asked at all.
+    /// Records that a node was not asked.
     pub(super) fn skip(&mut self, node: usize, failure: Failure) {
         self.void(node, Trouble::Failed(failure));
     }
 
-    /// Gives up the nodes without an answer.
+    /// Gives up all nodes without an answer.
     pub(super) fn expire(&mut self) {
         for node in 0..self.nodes {
             if self.waiting.remove(node) {
@@ -182,7 +182,8 @@ impl PendingQuestion {
         self.troubles.push((node, trouble));
     }
 
-    /// Returns the nodes' decision as the answer to the engine. `None` while the question is open.
+    /// Returns the decision of the votes, as the answer to the engine. `None` while more votes are
+    /// needed.
     pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         match &self.question {
             Question::Acquire {
@@ -192,7 +193,7 @@ impl PendingQuestion {
                 ..
             } => match tally.acquired() {
                 Verdict::Open => None,
-                // Independent nodes have no common fence.
+                // Independent nodes cannot provide a common fence.
                 Verdict::Yes => Some(Ok(Reply::Acquired {
                     fence: None,
                     reserved_fences: *reserved_fences,
@@ -210,12 +211,12 @@ impl PendingQuestion {
         }
     }
 
-    /// Returns the owner that a majority of all nodes has reported.
+    /// Returns the owner that a majority of all nodes has reported, if there is one.
     fn agreed(&self, owners: &[Arc<Owner>]) -> Option<Arc<Owner>> {
-        let explain = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
+        let count = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
         let agreed = owners
             .iter()
-            .find(|owner| majority(self.nodes) <= explain(owner));
+            .find(|owner| majority(self.nodes) <= count(owner));
         agreed.cloned()
     }
 
@@ -250,7 +251,8 @@ impl PendingQuestion {
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
         // The lock was lost only if fewer nodes than a quorum can have had the key. A silent node
-        // may have had it. A node that had refused the acquire may have answered the release first.
+        // may have had it, and so may a node that has not answered yet. Nodes that refused the
+        // acquire may answer first.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {
@@ -266,7 +268,7 @@ impl PendingQuestion {
         })
     }
 
-    /// Returns the failure if too few votes count.
+    /// Returns the failure for a question on which too few votes count.
     fn no_quorum(&self, names: &[String]) -> Failure {
         let mut why = String::new();
         let mut retry = Retry::Never;

@@ -1,4 +1,4 @@
-//! Counting votes. Pure.
+//! Counts votes. Does no I/O.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use crate::base::seeded::seeded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// No. The lock is held for at most this long, if known.
+    /// The node refuses. Its key expires after at most this time, if known.
     No(Option<Duration>),
-    /// No vote: an error, silence, or a yes of a node that may not vote.
+    /// The node has no vote: an error, silence, or a yes from a node that may not vote.
     Void,
 }
 
-/// The decision of the votes.
+/// Result of a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The decision depends on missing votes.
+    /// The result depends on votes that are still missing.
     Open,
     Yes,
-    /// No. The lock is held for at most this long, if known.
+    /// Refused. The lock is free after at most this time, if known.
     No(Option<Duration>),
     /// Too few votes count.
     Unknown,
 }
 
-/// The votes on one question. A quorum is a majority of all configured nodes, not of the nodes that
-/// answer.
+/// The votes on one question. A quorum is a majority of all configured nodes, not only of the nodes
+/// that answer.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     nodes: usize,
@@ -36,7 +36,8 @@ pub(super) struct Tally {
     no: Vec<Option<Duration>>,
 }
 
-/// Returns more than half of `nodes`, so that any two quorums have a node in common.
+/// Returns the smallest number that is more than half of `nodes`. Any two quorums then have a node
+/// in common.
 pub(super) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
@@ -51,7 +52,7 @@ impl Tally {
         }
     }
 
-    /// Counts a vote. The caller makes sure that each node casts at most one.
+    /// Adds a vote. The caller ensures that each node votes at most once.
     pub(super) fn cast(&mut self, vote: Vote) {
         match vote {
             Vote::Yes => self.yes += 1,
@@ -71,8 +72,8 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Decides if the lock is taken. A single no vote decides as soon as a quorum of yes votes is
-    /// impossible, if a quorum can still vote.
+    /// Decides if the lock is taken. If a quorum of yes votes has become impossible, a single no
+    /// vote is enough for a refusal. But the votes that are not void must be a quorum.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {
@@ -105,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// Returns the time after which enough of the keys that stand in the way will have expired.
+    /// Returns the time after which enough of the refusing nodes' keys have expired for a quorum.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));
@@ -162,8 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// No order of votes and no number of failures gives a verdict without a majority of all
-        /// nodes. So the quorums of a holder and of a contender have a node in common.
+        /// Fails if some order of votes, or some number of failures, gives a verdict without a
+        /// majority of all nodes. Two holders could then have no node in common.
         #[test]
         fn a_verdict_needs_a_majority_of_all(
             nodes in 3_usize..=9,
@@ -172,9 +173,9 @@ mod tests {
             let mut tally = Tally::new(nodes);
             let mut yes = 0;
             let mut no = 0;
-            for votes in &votes[..nodes] {
+            for number in &votes[..nodes] {
                 let before = tally.acquired();
-                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*votes)];
+                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*number)];
                 yes += usize::from(vote == Vote::Yes);
                 no += usize::from(vote == NO);
                 tally.cast(vote);

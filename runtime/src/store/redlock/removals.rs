@@ -1,7 +1,7 @@
-//! The pending removals of keys from one node. Pure.
+//! The pending removals of keys from one node. Does no I/O.
 //!
-//! A removal counts only if it went after every acquire of its token on one connection, or if the
-//! outcome of each acquire is known. Otherwise the removal is repeated until the key has expired.
+//! A removal is certain only if every acquire of its token was sent before it on the same
+//! connection, or has a known outcome. Otherwise the removal is repeated until the key has expired.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -19,14 +19,14 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct PendingRemoval {
     pub(super) key: FullKey,
     pub(super) wire: Token,
-    /// The acquires that may have set the key.
+    /// Acquires that may have set the key.
     pub(super) asked: Vec<OpId>,
-    /// Time at which the key will have expired.
+    /// Time after which the key has expired.
     pub(super) until: Instant,
-    /// The node keeps the key without a holder until this time; `None` if it removes the key at
-    /// once.
+    /// Time until which the node keeps the key without a holder. `None` if the node removes the key
+    /// at once.
     pub(super) kept_until: Option<Instant>,
-    /// The release that waits for the next answer.
+    /// The release that waits for the next answer to this removal.
     pub(super) release: Option<OpId>,
     tries: u32,
     due: Instant,
@@ -46,16 +46,17 @@ impl PendingRemoval {
         }
     }
 
-    /// Returns the time for which a try at `now` keeps the key. Each try sends the remaining time.
-    /// So a node that carries out only the last try keeps the key no longer than the other nodes.
+    /// Returns how long an attempt at `now` keeps the key. Each attempt sends the remaining time.
+    /// So a node that carries out only the last attempt keeps the key no longer than the other
+    /// nodes.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
     }
 }
 
-/// The pending removals of one node. All tries of a removal carry the same id, because an answer to
-/// any of them counts.
+/// The pending removals of one node. All attempts at a removal have the same id, because an answer
+/// to any of them counts.
 #[derive(Debug, Default)]
 pub(super) struct PendingRemovals {
     by_id: HashMap<OpId, PendingRemoval>,
@@ -64,7 +65,8 @@ pub(super) struct PendingRemovals {
 }
 
 impl PendingRemovals {
-    /// Adds a removal under `id`, unless the same key and token have one already. Returns its id.
+    /// Adds a removal with `id`, unless the same key and token already have one. Returns the id in
+    /// use.
     pub(super) fn add(&mut self, id: OpId, removal: PendingRemoval) -> OpId {
         let id = *self
             .by_name
@@ -78,7 +80,7 @@ impl PendingRemovals {
         id
     }
 
-    /// Counts another try and sets the time of the next one. Returns the removal to send.
+    /// Counts an attempt and sets the time of the next one. Returns the removal to send.
     pub(super) fn tried(&mut self, id: OpId, now: Instant) -> Option<&PendingRemoval> {
         let removal = self.by_id.get_mut(&id)?;
         self.due.remove(&(removal.due, id));
@@ -89,17 +91,17 @@ impl PendingRemovals {
         Some(removal)
     }
 
-    /// True if at most one try of `id` was sent.
+    /// True if at most one attempt at the removal `id` was sent.
     pub(super) fn is_first_try(&self, id: OpId) -> bool {
         self.by_id.get(&id).is_none_or(|removal| removal.tries <= 1)
     }
 
-    /// Takes the release that waits for an answer to `id`.
+    /// Removes and returns the release that waits for an answer to `id`.
     pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
         self.by_id.get_mut(&id)?.release.take()
     }
 
-    /// Forgets the removal `id`: the node no longer has the key.
+    /// Drops the removal `id`, because the node no longer has the key.
     pub(super) fn settle(&mut self, id: OpId) -> Option<PendingRemoval> {
         let removal = self.by_id.remove(&id)?;
         self.by_name.remove(&(removal.key.clone(), removal.wire));
@@ -107,7 +109,7 @@ impl PendingRemovals {
         Some(removal)
     }
 
-    /// Returns the removals to try again now.
+    /// Returns the removals whose next attempt is due at `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<OpId> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
@@ -121,7 +123,7 @@ impl PendingRemovals {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// True if the key has expired by now.
+    /// True if the key has expired at `now`.
     pub(super) fn is_over(&self, id: OpId, now: Instant) -> bool {
         self.by_id
             .get(&id)

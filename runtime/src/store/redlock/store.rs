@@ -1,4 +1,4 @@
-//! Carries out the core's decisions over a connection to each node.
+//! Carries out the core's decisions, over a connection to each node.
 
 use std::mem;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ pub(crate) struct RedlockStore {
     clock: Clock,
     timer: Pin<Box<Sleep>>,
     announced: Announced,
-    /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
+    /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
     /// True if the quorum has gone away, and the engine is not notified yet.
     gone: bool,
@@ -42,13 +42,13 @@ pub(crate) struct RedlockStore {
 struct Node {
     name: String,
     store: RedisStore,
-    /// The last connection that the core knows.
+    /// The connection that was last reported to the core.
     met: Generation,
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. If a quorum can be reached, the store connects to the other
-    /// nodes later.
+    /// Connects to all nodes at once. If a quorum can be reached, succeeds, and the store keeps
+    /// trying to reach the other nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -120,7 +120,7 @@ impl RedlockStore {
         Ok(CheckReport::new(store, findings))
     }
 
-    /// Refuses nodes that may never vote, and logs the nodes in quarantine.
+    /// Fails if a node may not vote even after a quarantine. Logs the nodes in quarantine.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {
@@ -143,7 +143,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Reports the node's connection to the core, unless the core knows it already.
+    /// Reports the node's connection to the core, if it is a new one.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
         let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)
@@ -193,7 +193,7 @@ impl RedlockStore {
         sent
     }
 
-    /// Gives the nodes' events to the core. Returns true if there were any.
+    /// Passes the nodes' events to the core. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut received = false;
         for node in 0..self.nodes.len() {
@@ -206,9 +206,9 @@ impl RedlockStore {
                     StoreEvent::Connected => self.core.connected(node, now),
                     StoreEvent::Away => self.gone |= self.no_quorum().is_some(),
                     StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
-                    // The core never asks a node to queue.
+                    // The core does not use the queues of nodes.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
-                    // A node has no sessions.
+                    // Redis nodes have no sessions.
                     #[cfg(feature = "__session")]
                     StoreEvent::Lost(_) => {}
                 }
@@ -229,7 +229,7 @@ impl RedlockStore {
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
-        // An earlier deadline stays: moving a timer costs more than one needless wake-up.
+        // An earlier deadline is kept, because a reset costs more than one needless wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -263,8 +263,8 @@ impl LockStore for RedlockStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // After a submit, the nodes are polled before an earlier answer is returned. So the
-        // requests are sent first.
+        // After a submit, the nodes are polled before an event is returned, so that the requests
+        // are sent first.
         loop {
             if !mem::take(&mut self.unsent)
                 && let Some(event) = self.core.next_event()
@@ -288,7 +288,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Fails if no quorum can be reached, or if a node has a fault that an operator must fix.
+/// Fails if no quorum can be reached, or if an operator must fix the fault of a node.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();

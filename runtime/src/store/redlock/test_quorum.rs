@@ -1,4 +1,4 @@
-//! A quorum for tests of the core: nodes that give the answers of a test.
+//! A quorum for tests of the core. The tests determine the answers of its nodes.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::store::{
 pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A core with nodes that give the answers of a test.
+/// A core whose nodes give the answers that a test chooses.
 pub(super) struct TestQuorum {
     pub(super) core: QuorumCore,
     nodes: usize,
     pub(super) now: Instant,
 }
 
-/// A request that a node got.
+/// A request sent to a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SentOp {
     Acquire(OpId, Token),
     Renew(OpId, Token),
-    /// A release, and the number of acquires without a known outcome that it names.
+    /// A release, with the number of acquires in it whose outcome is unknown.
     Remove(OpId, Token, usize),
 }
 

@@ -1,8 +1,9 @@
-//! The tokens that the locks of calls carry on the nodes. Pure.
+//! The tokens that locks carry on the nodes. Does no I/O.
 //!
-//! After a removal was sent for a token, no acquire carries that token again. The next try of the
-//! same call carries a new token. Otherwise a late removal could remove the lock of the next try. A
-//! node may carry out the removal after an acquire that was sent later on another connection.
+//! After a removal was sent for a token, no acquire carries that token again: the next attempt of
+//! the same call gets a new token. A node may carry out the removal late, after an acquire that was
+//! sent later on another connection. With the same token, it would then remove the lock of that
+//! acquire.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,28 +13,28 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// The least number of entries before a sweep removes the expired ones.
+/// Expired entries are removed only when the map has more than this many entries.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
 #[derive(Debug, Clone)]
 pub(super) struct TokenEntry {
-    /// The token that the nodes get instead of the call's own token.
+    /// The token sent to the nodes instead of the call's own token.
     pub(super) wire: Token,
-    /// All acquires that carried `wire`.
+    /// All acquires that were sent with `wire`.
     pub(super) asked: Vec<OpId>,
-    /// The acquire that the nodes have not decided.
+    /// The acquire that the nodes have not decided yet.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// After this time no key carries `wire`, unless a node carries out a request late.
+    /// Time after which no node has a key with `wire`, unless a node carries out a request late.
     until: Instant,
-    /// True if a removal was sent.
+    /// True if a removal was sent for `wire`.
     spent: bool,
-    /// The nodes that have taken the lock away from `wire` by force.
+    /// Nodes on which the lock was taken away from `wire` by force.
     revoked: Vec<usize>,
 }
 
-/// A key, and the token that the engine knows.
+/// A key, and the token by which the engine knows the lock.
 type Name = (FullKey, Token);
 
 /// The tokens of all locks of the pool.
@@ -52,8 +53,8 @@ impl TokenMap {
         }
     }
 
-    /// Records that the acquire `op` is under way. Returns the token that it carries, and the
-    /// call's earlier acquire that the nodes have not decided.
+    /// Records that the acquire `op` is sent. Returns the token to send, and the call's earlier
+    /// acquire, if the nodes have not decided it yet.
     pub(super) fn ask(
         &mut self,
         key: &FullKey,
@@ -96,7 +97,7 @@ impl TokenMap {
         }
     }
 
-    /// Records that a renewal lets the key live longer. Returns the token that the renewal carries.
+    /// Records that a renewal extends the life of the key. Returns the token to send.
     pub(super) fn renew(
         &mut self,
         key: &FullKey,
@@ -109,13 +110,13 @@ impl TokenMap {
                 entry.until = now + ttl;
                 entry.wire
             }
-            // Another store took the lock.
+            // The lock was taken through another instance of the store.
             None => token,
         }
     }
 
-    /// Records that a removal is sent. Returns the token that it carries, and the acquires before
-    /// it. For an unknown lock, the entry has `ttl`.
+    /// Records that a removal is sent. Returns an entry with the token to send, and the acquires
+    /// sent before it. If the lock is unknown, the entry has `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
@@ -140,8 +141,9 @@ impl TokenMap {
         }
     }
 
-    /// Records that `node` has taken the lock away from the token with the half `lease`. Returns
-    /// the token that the engine knows when `quorum` nodes have done so.
+    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token on
+    /// the node. When this was the case on `quorum` nodes, returns the token by which the engine
+    /// knows the lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,
@@ -159,7 +161,7 @@ impl TokenMap {
         (entry.revoked.len() == quorum).then_some(*token)
     }
 
-    /// Removes the expired entries, from time to time.
+    /// Removes expired entries, if the map has grown enough since the last time.
     fn sweep(&mut self, now: Instant) {
         if self.by_name.len() > 2 * self.left_by_sweep + SWEEP_EVERY {
             self.by_name.retain(|_, entry| now < entry.until);

@@ -1,4 +1,4 @@
-//! Acquires locks: creates nodes, and waits for their turns.
+//! Acquires locks: creates nodes, and waits until each is the first in the directory of its key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent, Take};
 
-/// Pause after an error, before the next wait for a turn.
+/// Pause after a failed wait for a node to become the first of its directory.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The node with which a token asks for its lock.
+/// The node with which a token requests its lock.
 struct Asking<S: Service> {
     own: OwnNode<S>,
     /// True if an earlier request may have created the node.
@@ -87,7 +87,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Returns the node for the token: its own, the place of this process, or a new one.
+    /// Returns the node with which the token requests its lock. This is the token's own node, the
+    /// node with which this process already waits (its place), or a new node.
     fn asks(
         self: &Arc<Self>,
         id: &LockId,
@@ -110,8 +111,8 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // One answer serves both requests, so the earlier token no longer asks for the
-                // lock.
+                // The node can serve only one token, so the request of the earlier token is
+                // dropped.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -126,15 +127,15 @@ impl<S: Service> Shared<S> {
         drop(guard);
         self.earlier.notify_one();
         if let Some(node) = given_up {
-            // The place belongs to a session for other ttls.
+            // The place belongs to another session, which serves other ttls or is over.
             self.remove_for_good(node);
         }
         Asking { own, again, first }
     }
 
-    /// Records that the token's node waits. Returns true if the node is the place of this process.
-    /// The place may have been given up while an answer was lost. In that case the node has been
-    /// created again, and becomes the place.
+    /// Records that the token's node is not the first of its directory. Returns true if the node is
+    /// the place with which this process waits. A place that was given up while the request was
+    /// unanswered exists again, because the request has created its node again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -151,7 +152,8 @@ impl<S: Service> Shared<S> {
         place.map(|place| place.fence = Some(fence)).is_some()
     }
 
-    /// Grants the lock to the token, because its node is the first. The node is no longer a place.
+    /// Grants the lock to the token, because its node is the first. The node now belongs to the
+    /// token alone, so it is no longer the place of this process.
     fn is_first(&self, id: &LockId, own: &OwnNode<S>, fence: Fence) -> Result<(), Failure> {
         let mut state = self.state();
         state.places.remove_node(&id.0, own);
@@ -161,7 +163,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Fails if the token has lost its node during a wait.
+    /// Fails if the token lost its node while `covers` waited for the session.
     fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
         let state = self.state();
         let lock = state.locks.get(id);
@@ -171,7 +173,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Notifies the engine when the place is the first of its directory.
+    /// Spawns a task that notifies the engine when the place is the first of its directory.
     fn waits_for_its_turn(self: &Arc<Self>, key: &FullKey, own: &OwnNode<S>) {
         let waits = {
             let mut state = self.state();
@@ -202,7 +204,7 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // The engine asks again, and gets another place.
+                    // The engine repeats its request, and gets another place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
                         // An earlier request may still create the node.
@@ -222,7 +224,8 @@ impl<S: Service> Shared<S> {
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
 
-    /// Gives up a place whose turn no call has claimed, so that the next process gets the lock.
+    /// Gives up a place that is the first of its directory, but that no call has claimed in time.
+    /// The next process then gets the lock.
     pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, number: u64) {
         let own = {
             let mut state = self.state();
@@ -293,13 +296,14 @@ impl<S: Service> Shared<S> {
 fn acquired(fence: Fence, others: bool) -> Reply {
     Reply::Acquired {
         fence: Some(fence),
-        // The server numbers all keys together, so the next numbers may go to other keys.
+        // The server has one counter for the fences of all keys, so the next numbers may go to
+        // other keys.
         reserved_fences: 0,
         wanted: Some(others),
     }
 }
 
-/// Returns `Held` without an end, because a node lasts as long as its holder wants.
+/// Returns `Held` without an end of the lease, because a node exists until its holder removes it.
 fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,

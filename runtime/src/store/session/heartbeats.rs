@@ -1,4 +1,4 @@
-//! The heartbeats of a session.
+//! Keeps sessions alive with heartbeats, and listens for their end.
 
 use std::future::pending;
 use std::pin::pin;
@@ -13,8 +13,8 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Both run concurrently, because a heartbeat may take longer than the time left to the holder of a
-/// revoked lock.
+/// Both run concurrently, because a heartbeat may take longer than the grace in which a holder must
+/// react to a revocation.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));
@@ -29,7 +29,8 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
         if failed {
             tokio::time::sleep(pause_until(clock, next)).await;
         } else {
-            // If the session is in doubt, the heartbeat shows if it is over.
+            // If the server reports that the session may be over, the next heartbeat is sent at
+            // once.
             let doubted = pin!(session.doubted.notified());
             select(pin!(session.waits(clock, next)), doubted).await;
         }

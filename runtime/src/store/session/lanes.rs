@@ -46,7 +46,7 @@ impl<J> Default for Lanes<J> {
 }
 
 impl<J> Lanes<J> {
-    /// Puts `job` into the lane of each of its keys. Returns it if it may run now.
+    /// Appends `job` to the lane of each of its keys. Returns the job if it may run now.
     pub(super) fn enter(&mut self, job: J, asked: Vec<FullKey>) -> Option<Running<J>> {
         self.last += 1;
         let id = JobId(self.last);

@@ -35,7 +35,7 @@ impl<S: Service> Shared<S> {
             lock
         };
         let Some(lock) = lock else {
-            // Each acquire of the token has been answered, and the node is gone.
+            // The token has no unanswered acquire and no node.
             return Ok(released(false));
         };
         let (session, node) = (&lock.node.session, &lock.node.node);
@@ -45,7 +45,8 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // A node that may not exist is not kept, because its token never had the lock.
+            // Without a fence, the token never had the lock, so its node is removed instead of
+            // kept.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -75,7 +76,7 @@ impl<S: Service> Shared<S> {
         let now = self.clock.now();
         let over = {
             let mut state = self.state();
-            // It may have been renewed or released in the meantime.
+            // The lease may have been renewed or released in the meantime.
             let lock = state.locks.get(id);
             let over = lock.is_some_and(|lock| lock.until <= now);
             let lock = over.then(|| state.locks.remove(id)).flatten();
@@ -92,7 +93,7 @@ impl<S: Service> Shared<S> {
     }
 
     /// Removes a node, so that the next request for its key does not find it. Without an answer,
-    /// the removal goes on in the background, and the requests no longer wait for it.
+    /// the removal continues in the background, and the requests no longer wait for it.
     pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>) {
         let (session, node) = (&own.session, &own.node);
         let removing = self.service.remove(&session.server, node, FIRST_REMOVAL);
@@ -116,8 +117,8 @@ impl<S: Service> Shared<S> {
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
-                // The engine asks only once, so the removal must be retried here. Otherwise the
-                // processes behind this one would wait for it.
+                // The engine sends this request only once, so the store must retry the removal.
+                // Otherwise, the processes behind this process would wait for its node.
                 self.remove_for_good(own);
                 Err(failure)
             }

@@ -1,4 +1,4 @@
-//! One session: the end of its confirmed time, and the time of its next heartbeat.
+//! One session: the time until which it is confirmed to last, and the time of its next heartbeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::store::{Failure, Retry};
 /// Pause after an unanswered heartbeat, and before each request to watch the session.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// Bounds of the time that a heartbeat may take before it is tried again.
+/// Bounds of the time that a heartbeat may take before it is sent again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -21,7 +21,7 @@ const MOST_PATIENCE: Duration = Duration::from_secs(2);
 /// suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Returns the time to sleep before the clock must be read again, on the way to `until`.
+/// Returns the length of the next sleep of a wait that ends at `until`.
 pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
     until.since(clock.now()).min(LONGEST_SLEEP)
 }
@@ -30,9 +30,9 @@ pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
 pub(super) struct LiveSession<S: Service> {
     pub(super) server: S::Session,
     pub(super) timeout: Timeout,
-    /// End of the confirmed time. None when the session is over.
+    /// Time until which the session is confirmed to last. None when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// Latest time up to which a request needs the session confirmed.
+    /// Latest time until which a request needs the session to last.
     wanted: Mutex<Instant>,
     demand: Notify,
     /// Notified when the server reports that the session may be over.
@@ -90,7 +90,7 @@ impl<S: Service> LiveSession<S> {
     }
 
     /// Returns true once the session is confirmed up to `until` or later, and false once it is
-    /// over. Asks for a heartbeat if necessary.
+    /// over. Requests a heartbeat if necessary.
     pub(super) async fn is_confirmed_until(&self, until: Instant) -> bool {
         let mut confirmed = self.confirmed.subscribe();
         loop {
@@ -152,8 +152,7 @@ impl<S: Service> LiveSession<S> {
         confirmed.map_or(now, |confirmed| confirmed - usable * 2 / 3)
     }
 
-    /// True if the server may have ended the session, because so much time has passed without an
-    /// answer.
+    /// True if the confirmed time is over, so the server may have ended the session.
     pub(super) fn may_be_over(&self, now: Instant) -> bool {
         let confirmed = *self.confirmed.borrow();
         confirmed.is_none_or(|confirmed| confirmed <= now)
@@ -176,7 +175,7 @@ impl<S: Service> LiveSession<S> {
     }
 }
 
-/// The answer to a request whose session has ended.
+/// The failure of a request whose session has ended.
 pub(super) fn ended(name: &str) -> Failure {
     Failure::unavailable(
         "session",

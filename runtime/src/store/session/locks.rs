@@ -7,7 +7,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
 
-/// A token of a key.
+/// A key, and the token with which a call takes its lock.
 pub(super) type LockId = (FullKey, Token);
 
 /// The tokens that hold a node, or may hold one.
@@ -27,18 +27,19 @@ pub(super) struct Lock<N> {
     pub(super) fence: Option<Fence>,
     /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
-    /// Fence of the node that another process takes away by force.
+    /// Fence in the last revocation of a node with this name. An earlier node may have had the same
+    /// name, so the name alone does not identify the node.
     revoked: Option<Fence>,
     number: u64,
 }
 
 impl<N> Lock<N> {
-    /// True if another process takes away the node with this fence by force.
+    /// True if another process has begun to take away by force the node with this fence.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
     }
 
-    /// True if another process takes away the lock by force.
+    /// True if another process has begun to take away the lock by force.
     pub(super) fn is_revoked(&self) -> bool {
         self.fence.is_some() && self.fence == self.revoked
     }
@@ -59,7 +60,7 @@ impl<N> Locks<N> {
         self.by_id.get(id)
     }
 
-    /// Records that the token asks for `node`.
+    /// Records that the token requests the lock with `node`.
     pub(super) fn ask(&mut self, id: LockId, node: N, until: Instant) {
         self.remove(&id);
         self.last += 1;
@@ -75,24 +76,24 @@ impl<N> Locks<N> {
         self.by_id.insert(id, lock);
     }
 
-    /// Records that the token's node is the first of its directory. Returns false if the token no
-    /// longer asks.
+    /// Records that the token's node is the first of its directory. Returns false if the token was
+    /// removed.
     pub(super) fn granted(&mut self, id: &LockId, fence: Fence) -> bool {
         let lock = self.by_id.get_mut(id);
         lock.map(|lock| lock.fence = Some(fence)).is_some()
     }
 
-    /// Records the revocation of the node that `is` selects, with this fence. Returns the token if
-    /// it holds the lock with this fence.
+    /// Records a revocation with this fence for the node that `is` selects. Returns the lock's id
+    /// if its token holds the lock with the same fence.
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // Recorded even before the node is known to be the first.
+        // The node may not be known to be the first yet. A later grant then finds the revocation.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }
 
-    /// True if a token has, or asks with, the node that `is` selects.
+    /// True if a token holds the node that `is` selects, or requests a lock with it.
     pub(super) fn any(&self, is: impl Fn(&N) -> bool) -> bool {
         self.by_id.values().any(|lock| is(&lock.node))
     }
@@ -103,8 +104,8 @@ impl<N> Locks<N> {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Inserted even for a lease that `over` has already returned, so that `over` returns it
-        // again.
+        // Inserted even if `over` has already returned this lease, so that `over` returns it again
+        // at its new end.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true

@@ -1,9 +1,9 @@
 //! Inspects the locks of a server with sessions, and takes them away.
 //!
-//! Such a server does not know if a process is alive, and does not end a node on its own. So the
-//! process that takes a lock away sends a *revocation* to the holder's session. Then it waits until
-//! the holder has given its node back. After [`GRACE`] it removes the node itself. If the
-//! revocation fails, the node is not removed: its holder may be inside.
+//! If a node were removed at once, the next process would get the lock while the holder still
+//! works. So the process that takes a lock away first sends a *revocation* to the holder's session.
+//! Then it waits until the holder has removed its node. After [`GRACE`] it removes the node itself.
+//! If the revocation cannot be sent, the node stays, because its holder may still work.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -25,38 +25,40 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{GRACE, Retry};
 
-/// Pause after an error, before the next wait for the end of a node.
+/// Pause after an error, before the next wait for the removal of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of additional requests for taking a lock away, compared to a look.
+/// Number of requests that taking a lock away needs in addition to an inspection. Each may take the
+/// whole `io_timeout`.
 const MORE: u32 = 5;
 
-/// A node, as any process sees it.
+/// A node, with the data that any process can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The node's key or path on the server.
     pub(crate) path: String,
-    /// The session that created the node, and the node's name. None if another client created it.
+    /// The session that created the node, and the node's name. None if the node was not created by
+    /// this library.
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// True if the lock is kept after its release.
+    /// True if the lock was released, but its node is kept for some time.
     pub(crate) is_kept: bool,
     /// Creation time of the node, if the server reports it.
     pub(crate) since: Option<SystemTime>,
-    /// Remaining time of the node's session without a heartbeat, if the server reports it.
+    /// Time until the node's session ends without a further heartbeat, if the server reports it.
     pub(crate) ends: Option<Duration>,
 }
 
 /// A part of a list of directories.
 pub(crate) struct Directories {
-    /// The nodes of each full key, in the order of the queue.
+    /// The full key of each directory, with the directory's nodes in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
     /// Position at which the list continues. None at the end.
     pub(crate) next: Option<Place>,
 }
 
-/// Operations of a server with sessions that inspect locks and take them away.
+/// Operations that inspect the locks of a server with sessions, and take them away.
 pub(crate) trait Look: Send {
     /// The server's name in URLs.
     const NAME: &'static str;
@@ -64,8 +66,8 @@ pub(crate) trait Look: Send {
     /// Returns the nodes in the directory of `key`, in the order of the queue.
     fn nodes(&mut self, key: &FullKey) -> impl Future<Output = Answer<Vec<Seen>>> + Send;
 
-    /// Returns the next directories of a list, with full keys that start with `beginning` and are
-    /// `wanted`.
+    /// Returns the next directories of a list, with full keys that start with `beginning` and for
+    /// which `wanted` returns true.
     fn directories(
         &mut self,
         beginning: &str,
@@ -82,7 +84,7 @@ pub(crate) trait Look: Send {
         name: Token,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Waits until the node is gone. May fail before that.
+    /// Waits until the node is gone. May fail earlier, for example if the connection ends.
     fn gone(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
     /// Removes exactly this node, if it is still there.
@@ -160,8 +162,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because the revocation concerns only this node, and ends with a
-            // session anyway.
+            // An error is ignored, because the revocation concerns only this node. The server
+            // removes the revocation at the end of a session.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -63,7 +63,7 @@ impl Look for &mut Server {
         unless(self.cannot_notify).map(|()| true)
     }
 
-    /// The holder never gives its node back.
+    /// The holder never removes its node.
     async fn gone(&mut self, _: &Seen) -> Answer<()> {
         unless(self.cannot_watch)?;
         std::future::pending().await
@@ -88,7 +88,7 @@ async fn takes(server: &mut Server) -> bool {
     source.take_away(&FullKey::from("k")).await.is_ok()
 }
 
-/// Fails if a lock is taken away although its holder may be inside and does not know about it.
+/// Fails if a lock is taken away although its holder may still run, and could not be notified.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_an_unknown_session_stays() {
     let mut server = Server {
@@ -99,7 +99,7 @@ async fn a_node_of_an_unknown_session_stays() {
     assert_eq!(server.removed, None);
 }
 
-/// Fails if a broken connection is taken for the end of the node.
+/// Fails if a broken connection is mistaken for the removal of the node by its holder.
 #[tokio::test(start_paused = true)]
 async fn a_holder_keeps_its_grace_despite_broken_connections() {
     for cannot_watch in [false, true] {

@@ -19,7 +19,7 @@ pub(crate) struct Access {
     pub(crate) changes: bool,
 }
 
-/// A cluster's members, the credentials, and the path behind them.
+/// A cluster's members, the credentials, and the path after them.
 #[derive(Clone)]
 pub(crate) struct Members {
     /// `host:port` of each member.
@@ -39,7 +39,7 @@ impl Members {
             None => (None, authority),
         };
         let hosts = hosts.split(',').map(|host| member(host, default_port));
-        // An `@` in the path is the end of a password with a `/`. Such a URL is refused, because
+        // An `@` in the path means that the password contains a `/`. Such a URL is refused, because
         // messages show the path.
         if path.contains('@') {
             return None;
@@ -98,7 +98,7 @@ impl Members {
     }
 }
 
-/// `host:port`, with the default port if there is none.
+/// Returns `host:port`, with the default port if `text` has none. Returns none if it is malformed.
 fn member(text: &str, default_port: u16) -> Option<String> {
     let ends_in_brackets = text.ends_with(']');
     let (host, port) = match text.rsplit_once(':') {

@@ -4,7 +4,7 @@
 //! with heartbeats, and all of its *nodes* end with the session. A key is a directory of nodes. The
 //! oldest node has the lock. The nodes behind it are a queue, first come first served.
 //!
-//! - [`service`] is the interface of such a server. Each of these stores implements it.
+//! - [`service`] is the interface of a server with sessions, which each of these stores implements.
 //! - [`store`] implements the lock store: it takes requests, and returns answers and events.
 //! - [`shared`] is the state that the requests of a pool share. [`requests`], [`entering`] and
 //!   [`leaving`] carry the requests out.
@@ -13,20 +13,20 @@
 //!   alive.
 //! - [`lanes`] keeps the requests for one key in order. [`locks`] has the node of each token and
 //!   the end of its lease, and [`places`] has the waiting nodes.
-//! - [`outage`] has the knowledge about the server's outage, and [`reaching`] reaches the server
-//!   again.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
 //! A lock is safe here for these reasons:
-//! - *The session outlasts the lease.* An acquire or a renewal is confirmed only after a confirmed
-//!   heartbeat that covers its whole ttl. The time is counted from before that heartbeat was sent.
-//!   So the engine's deadlines hold, as they do for a store with a lease for each key.
+//! - *The session outlasts the lease.* A heartbeat confirms the session for some time, counted from
+//!   before the heartbeat was sent. An acquire or a renewal succeeds only after a heartbeat whose
+//!   confirmed time covers the whole ttl. So the engine's deadlines hold, as they do for a store
+//!   with a lease for each key.
 //! - *The store ends leases itself.* A node lives as long as its session. So the store removes the
 //!   node of a token that was not renewed within its ttl, and retries without limit. If the process
 //!   is stopped or killed, the session ends.
 //! - *A lost session is reported at once.* All of its locks are [`StoreEvent::Lost`] together.
-//! - *Nodes of other sessions do not count.* A node carries its session, and the store compares it.
+//! - *Nodes of other sessions do not count.* A node records the session that created it. The store
+//!   checks that this is its own session.
 //!
 //! [`StoreEvent::Lost`]: super::StoreEvent::Lost
 

@@ -1,8 +1,8 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
-//! The engine queues with one place for all calls of the process that wait for a key. A place is a
-//! node without a token. Once the node is the first, the next token that asks gets it, without
-//! another request to the server.
+//! The engine queues with one node for all calls of the process that wait for a key. This node is a
+//! *place*: it belongs to no token yet. Once it is the first, the next token that requests the lock
+//! gets it, without a further request to the server.
 
 use tokio::task::AbortHandle;
 
@@ -21,9 +21,10 @@ pub(super) struct Places<N> {
 #[derive(Debug)]
 pub(super) struct Place<N> {
     pub(super) node: N,
-    /// The token that asked last. If the answer to that token was lost, it may have the node.
+    /// Token of the last request with this node. If the answer was lost, this token may have the
+    /// node.
     pub(super) asked_by: Token,
-    /// The task that waits for the node's turn.
+    /// The task that waits until the node is the first of its directory.
     pub(super) waits: Option<AbortHandle>,
     /// The node's fence, once the node is known to wait.
     pub(super) fence: Option<Fence>,
@@ -82,7 +83,7 @@ impl<N: PartialEq> Places<N> {
         place.is_some_and(|place| place.node == *node)
     }
 
-    /// Removes the place of `key` if it is `node`. Returns true if it was.
+    /// Removes the place of `key` if it is `node`. Returns true if the place was removed.
     pub(super) fn remove_node(&mut self, key: &FullKey, node: &N) -> bool {
         let is_this = self.is(key, node);
         if is_this {

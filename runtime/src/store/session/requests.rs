@@ -1,4 +1,4 @@
-//! Carries out requests: calls the function for each request, and renews leases.
+//! Passes each request to its function, and renews leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::store::{
     Failure, Give, GiveKind, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, TakeKind,
 };
 
-/// Least time for the confirmation of a session, even if a request has less patience.
+/// Least time to wait for the confirmation of a session, even if the request's `patience` is
+/// shorter.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A renewal whose token has a node, with its index `at` in the batch.
+/// A renewal whose token has a node. `at` is its index in the batch.
 struct Due<S: Service> {
     at: usize,
     id: LockId,
@@ -42,9 +43,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Sends the reply to a request. After the request took its locks, they may have ended with
-    /// their session, or been taken away by force. The reply is then a failure, because the engine
-    /// does not know these locks yet.
+    /// Sends the reply to a request. The locks that the request has taken may have been lost
+    /// already, because their session has ended or they were taken away by force. The reply is then
+    /// a failure, because events cannot report locks that the engine does not have yet.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
@@ -73,7 +74,8 @@ impl<S: Service> Shared<S> {
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
-            // An exclusive lock stays exclusive after a downgrade: readers wait until it ends.
+            // A downgrade to a share is ignored: the lock stays exclusive, and readers wait until
+            // it ends.
             Op::Keep { renewals, .. } => self.renew(renewals, patience).await,
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -89,7 +91,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Waits until the session covers a lease of `ttl` that began at `began`.
+    /// Waits until the session is confirmed for a lease of `ttl` that began at `began`.
     pub(super) async fn covers(
         &self,
         session: &Arc<LiveSession<S>>,
@@ -124,14 +126,14 @@ impl<S: Service> Shared<S> {
         })
     }
 
-    /// Renews leases, with one heartbeat for each session and a look at each node.
+    /// Renews leases: confirms each session once, and checks that each node still exists.
     async fn renew(
         self: &Arc<Self>,
         renewals: Vec<Renewal>,
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        // A token without a node has no lock.
+        // A token without a node has no lock, so nothing is renewed.
         let mut kept = vec![Some(false); renewals.len()];
         let mut trouble = None;
         let mut sessions: Vec<Vec<Due<S>>> = Vec::new();
@@ -185,7 +187,8 @@ impl<S: Service> Shared<S> {
         due.collect()
     }
 
-    /// Returns true for each node that is still there, once the session covers the leases.
+    /// Waits until the session is confirmed for all leases. Returns true for each node that still
+    /// exists.
     async fn renew_of(
         &self,
         group: &[Due<S>],
@@ -206,8 +209,8 @@ impl<S: Service> Shared<S> {
         self.or_ended(session, present)
     }
 
-    /// Renews the lease if its node is there and its token still has it. Returns true if it is
-    /// renewed.
+    /// Renews the lease if its node exists and still belongs to the token. Returns true if the
+    /// lease was renewed.
     fn renewed(self: &Arc<Self>, due: &Due<S>, present: bool, began: Instant) -> bool {
         let mut state = self.state();
         let lock = state.locks.get(&due.id);
@@ -217,7 +220,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed the node.
+        // Another client has removed the node, but an earlier request may still create it.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());
@@ -225,7 +228,7 @@ impl<S: Service> Shared<S> {
     }
 }
 
-/// The answer to a request whose locks were lost again before the reply.
+/// The failure of a request whose locks were lost before the reply.
 fn gone(name: &str) -> Failure {
     Failure::unavailable(
         "session",
@@ -238,7 +241,7 @@ fn gone(name: &str) -> Failure {
     )
 }
 
-/// The locks that a request wants to take.
+/// Returns the locks that a request tries to take.
 fn asked_by(op: &Op) -> Vec<LockId> {
     match op {
         Op::Take(take) => vec![(take.key.clone(), take.token)],

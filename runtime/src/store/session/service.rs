@@ -10,12 +10,12 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::Failure;
 
-/// A node in the directory of a key. No other node has its name while this one may exist.
+/// A node in the directory of a key. No other node has its name while this node may exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) key: FullKey,
     pub(crate) name: Token,
-    /// Unique among all nodes of this process, ever.
+    /// A number that no other node of this process has or had.
     pub(crate) number: u64,
 }
 
@@ -44,32 +44,32 @@ pub(crate) struct First {
     pub(crate) others: bool,
 }
 
-/// Result of entering a key's directory.
+/// Result of creating a node in a key's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
     First(First),
-    /// The node exists, behind the first one, which has this owner if known.
+    /// The node exists, but is not the first. Contains the owner of the first node, if known.
     Behind {
         fence: Fence,
         owner: Option<Owner>,
     },
-    /// The node does not exist: the directory has another node with this owner, and this one must
-    /// not queue.
+    /// No node was created: the directory has another node, and the request must not queue.
+    /// Contains the owner of the other node, if known.
     Held(Option<Owner>),
 }
 
-/// Result of entering several directories in one step.
+/// Result of creating a node in each of several directories, in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnteredAll {
     /// Each node is the first of its directory. Contains the nodes' fences, in the same order.
     First(Vec<Fence>),
     /// No node was created. The directory at this index has another node, with this owner if known.
     Held(usize, Option<Owner>),
-    /// The server cannot take so many nodes in one step.
+    /// The server cannot create so many nodes in one step.
     Apart,
 }
 
-/// Result of waiting for a node's turn.
+/// Result of waiting until a node is the first of its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     First(First),
@@ -77,13 +77,13 @@ pub(crate) enum Turn {
     Gone,
 }
 
-/// Lifetime of a session without a heartbeat, as requested or as granted.
+/// Time that a session lasts without a heartbeat, as requested or as granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// Returns the time for which a heartbeat confirms the session, counted from before it was
-    /// sent. It is shorter than the lifetime, because the server's clock may run 1 % fast.
+    /// Returns the time for which a heartbeat confirms the session, counted from its sending. This
+    /// is shorter than the lifetime, because the server's clock may run 1 % fast.
     pub(crate) fn usable(self) -> Duration {
         let Self(lasts) = self;
         lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
@@ -101,13 +101,14 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Returns the lifetimes that can be requested for sessions, the shortest first.
     fn classes(&self) -> Vec<Timeout>;
 
-    /// Returns the longest ttl that such a session serves. The session is confirmed for this long
-    /// between two heartbeats.
+    /// Returns the longest ttl of the leases that a session with this lifetime serves. By default,
+    /// this is the time that a heartbeat confirms.
     fn serves(&self, timeout: Timeout) -> Duration {
         timeout.usable()
     }
 
-    /// Returns the time that a heartbeat may take in addition to its requests.
+    /// Returns the additional time that a confirmation may take, because a heartbeat waits between
+    /// its requests.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -126,8 +127,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<(Self::Session, Timeout), Failure>> + Send;
 
-    /// Keeps the session alive. On success the session is confirmed, and its time counts from
-    /// before this call.
+    /// Keeps the session alive. On success, the session is confirmed for its `usable` time, counted
+    /// from the start of this call.
     fn heartbeat(
         &self,
         session: &Self::Session,
@@ -136,8 +137,8 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Waits until the session may be over; the next heartbeat then shows if it is. Returns
     /// [`Trouble::Ended`] if the session is over for certain. Meanwhile calls `revoked` with the
-    /// name and the fence of each node that another process takes away by force. May report a node
-    /// again.
+    /// name and the fence of each node that another process takes away by force. May report the
+    /// same node several times.
     fn ended(
         &self,
         session: &Self::Session,
@@ -151,8 +152,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the name of a new node with this number. None stands for a random name, which no
-    /// other node ever has.
+    /// Returns the name of a new node with this number. If None, the caller uses a random name.
     fn name(&self, _session: &Self::Session, _key: &FullKey, _number: u64) -> Option<Token> {
         None
     }
@@ -178,7 +178,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<EnteredAll>> + Send;
 
-    /// Returns true for each node that still exists as the session created it.
+    /// Returns true for each node that still exists and was created by this session.
     fn present(
         &self,
         session: &Self::Session,

@@ -1,4 +1,4 @@
-//! Tests places on a fake server that loses answers, with a paused clock.
+//! Tests waiting nodes (places) on a fake server that loses answers, with a paused clock.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,9 +29,9 @@ const FENCE: Fence = Fence::new(1);
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
     changed: Notify,
-    /// Number of acquires lost before they arrive.
+    /// Number of acquires to lose before they arrive.
     lost: Mutex<u32>,
-    /// Number of lost removals.
+    /// Number of removals to lose before they arrive.
     lost_removals: Mutex<u32>,
     /// True if removals arrive, but get no answer.
     unanswered: Mutex<bool>,
@@ -244,7 +244,8 @@ impl Client {
         self.answer().await
     }
 
-    /// Asks again with a waiting token. Its turn comes before the answer is lost.
+    /// Requests the lock again for a waiting token, but gets no answer. Meanwhile the token's node
+    /// becomes the first.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
@@ -276,7 +277,7 @@ impl Client {
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// The answer to the last request.
+    /// Returns the answer to the last request.
     async fn answer(&mut self) -> Result<Reply, Failure> {
         match self.event().await {
             StoreEvent::Reply(OpId(replied), reply) if replied == self.last => reply,
@@ -310,8 +311,7 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if a call asks the server again for a lock that the server has already given to this
-/// process.
+/// Fails if a call asks the server for a lock that the server has already given to this process.
 #[tokio::test(start_paused = true)]
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
@@ -326,28 +326,28 @@ async fn a_granted_turn_is_used_without_a_request() {
     );
 }
 
-/// Fails if holders learn of the end of their session only from a heartbeat. The next holder has
-/// its turn before that.
+/// Fails if the end of a session is reported only after the next heartbeat. Another process may get
+/// the lock before that.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_is_reported_at_once() {
     let server = Arc::<Server>::default();
     let mut client = Client::of(&server);
     let taken = client.asks(Token::fixed(3)).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for its end.
+    // After this pause, the session listens for its end.
     tokio::time::sleep(CLAIM).await;
     server.ends();
     let reported = tokio::time::timeout(TTL / 2, client.event()).await;
     assert!(matches!(reported, Ok(StoreEvent::Lost(_))), "{reported:?}");
 }
 
-/// Fails if a place is granted that another process has taken away by force. That process would
-/// remove the node of a holder that does not know about it.
+/// Fails if a call gets the lock with a node that another process is taking away by force. That
+/// process would remove the node without a notice to the call.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.leaves(HOLDER);
     client.is_notified_of_its_turn().await;
@@ -362,8 +362,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
-/// the answer to its release is lost. Then the next call asks.
+/// Fails if a place is granted during the removal of its node. A call has given up when its node
+/// became the first, and the answer to its release is lost. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -392,14 +392,14 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     for before in 0..BEFORE {
         let taken = client.asks(Token::fixed(100 + before)).await;
         assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-        // It is taken away, and its holder does not return.
+        // The node is taken away, but the holder does not release its lock.
         server.leaves(name);
     }
     let holder = Token::fixed(2);
     client.begins_to_ask_for(holder, TTL * 10);
     let taken = client.answer().await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.revoke(Some(2), name);
     let reported = tokio::time::timeout(TTL / 2, client.event()).await;
@@ -409,8 +409,9 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
-/// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
-/// its answer is lost for longer than a claim, so the place is given up. Then the call asks again.
+/// Fails if a recreated place stays in the queue although its process does not use it. A call's
+/// node becomes the first, but the answer is lost for longer than `CLAIM`, so the place is given
+/// up. Then the call requests the lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;

@@ -16,7 +16,7 @@ pub(super) struct Sessions<S: Service> {
 
 pub(super) struct Class<S: Service> {
     pub(super) timeout: Timeout,
-    /// Locked while the session is opened, so that there is only one.
+    /// Locked while the session is opened, so that only one session is opened.
     pub(super) slot: Mutex<Option<Slot<S>>>,
 }
 

@@ -32,9 +32,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Job {
     Request(Request),
-    /// A lease was not renewed.
+    /// Ends a lease that was not renewed.
     Expire(LockId),
-    /// The turn of the place with this number came, and no call has asked.
+    /// Gives up the waiting node with this number, because no call has taken the lock in time.
     Unclaim(FullKey, u64),
 }
 
@@ -45,12 +45,12 @@ pub(super) struct Shared<S: Service> {
     pub(super) io_timeout: Duration,
     pub(super) sessions: Sessions<S>,
     nonce: Nonce,
-    /// Number of nodes so far.
+    /// Number of nodes created so far.
     nodes: AtomicU64,
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
-    /// Notified when a lease may end before the others.
+    /// Notified when a new lease may end before all others.
     pub(super) earlier: Notify,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct State<S: Service> {
 
 impl<S: Service> State<S> {
     /// Gives up the place of this process in the queue of `key`. Returns its node. The caller must
-    /// remove the node, because no token asks with it now.
+    /// remove the node, because no token uses it now.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -110,7 +110,7 @@ impl<S: Service> Shared<S> {
     }
 
     pub(super) fn emit(&self, event: StoreEvent) {
-        // Without a store there is no engine to notify.
+        // Fails only after the store was dropped. Then no engine reads events.
         let _ = self.events.send(event);
     }
 
@@ -145,7 +145,8 @@ impl<S: Service> Shared<S> {
         self.state().tasks.abort_all();
     }
 
-    /// Puts a job into its lanes.
+    /// Appends a job to the lanes (queues) of its keys, and starts it if it is the first in all of
+    /// them.
     pub(super) fn submit(self: &Arc<Self>, job: Job, keys: Vec<FullKey>) {
         let running = self.state().lanes.enter(job, keys);
         if let Some(running) = running {
@@ -165,7 +166,7 @@ impl<S: Service> Shared<S> {
         });
     }
 
-    /// Ends the session: all of its locks are lost together.
+    /// Ends the session, and reports all of its locks as lost.
     pub(super) fn session_ended(&self, session: &Arc<LiveSession<S>>) {
         if !session.end() {
             return;
@@ -190,8 +191,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Handles the revocation of a node of the session: notifies its holder. Gives up the node if
-    /// it is a place without a token, so that the engine asks for another place.
+    /// Handles the revocation of a node of the session. Reports it if a token holds the lock. If
+    /// the node waits in the queue and no token uses it, gives it up, so that the engine requests
+    /// another place in the queue.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -209,7 +211,8 @@ impl<S: Service> Shared<S> {
             }
             return;
         }
-        // A token that asks with the node learns of the revocation from its answer.
+        // If a token requests the lock with this node, the reply to that request reports the
+        // revocation.
         let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
         let is_place =
             |place: &Place<OwnNode<S>>| is_this(&place.node) && place.fence == Some(fence);
@@ -222,7 +225,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Closes an abandoned session, so that its nodes do not outlast it for long.
+    /// Closes a session that is no longer used, so that the server removes its nodes soon.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;
         while let Err(Trouble::Failed(_)) =
@@ -233,8 +236,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, and retries without limit, because a forgotten node blocks its key until the
-    /// process ends.
+    /// Removes a node. Retries without limit, because a remaining node blocks its key until the
+    /// session ends.
     pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>) {
         let shared = Arc::clone(self);
         self.spawn(async move {

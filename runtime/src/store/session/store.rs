@@ -16,13 +16,13 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
 
-/// Pause before the next look for expired leases when no lease exists.
+/// Pause between checks for expired leases while no lease exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Locks at a server with sessions.
 ///
 /// The requests run as tasks on the runtime that the store was connected in. So leases end and
-/// heartbeats are sent even if the engine does not ask for events.
+/// heartbeats are sent even while the engine does not poll for events.
 pub(crate) struct SessionStore<S: Service> {
     shared: Arc<Shared<S>>,
     events: UnboundedReceiver<StoreEvent>,
@@ -70,13 +70,14 @@ impl<S: Service> LockStore for SessionStore<S> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         match self.events.poll_recv(cx) {
             Poll::Ready(Some(event)) => Poll::Ready(event),
-            // Cannot happen while `shared` has the sender.
+            // `None` cannot occur, because `shared` has a sender.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 }
 
-/// Returns the keys of a request. No other request runs for any of these keys at the same time.
+/// Returns the keys of a request. No other request runs for any of these keys at the same time. A
+/// renewal has none, so it never waits for other requests.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
         Op::Keep { .. } => Vec::new(),
@@ -97,7 +98,7 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             shared.submit(Job::Expire(id), vec![key]);
         }
         let pause = pause_until(shared.clock, next.unwrap_or(now + IDLE));
-        // Wakes early if another lease may end before that.
+        // Wakes up early if a new lease may end before all others.
         let _ = timeout(pause, shared.earlier.notified()).await;
     }
 }

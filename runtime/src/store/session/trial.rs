@@ -8,7 +8,7 @@ use crate::store::Failure;
 use crate::store::options::Options;
 
 /// Takes a lock in a session with the lifetime `timeout`, checks that another node finds it held,
-/// and gives it back. `garbled` is the error for an impossible answer.
+/// and releases it. `garbled` returns the error for an impossible answer.
 pub(crate) async fn try_out<S: Service>(
     service: &S,
     timeout: Timeout,
@@ -37,8 +37,7 @@ pub(crate) async fn try_out<S: Service>(
         let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
-        // Skipped if a heartbeat takes longer than its requests, because it would delay each
-        // connect.
+        // Skipped if the service must wait for a heartbeat, because this would delay each connect.
         if service.confirmed_within().is_zero() {
             service.heartbeat(&session, limit).await?;
         }

@@ -1,12 +1,12 @@
-//! A socket that any thread may read, no matter which runtime waits for incoming bytes.
+//! A socket that any thread may read, whichever runtime waits for incoming bytes.
 //!
 //! Reading and writing need no runtime: a non-blocking stream reports at once if there is nothing
-//! to read, or no room. Only waiting for a change needs a runtime:
-//! - For incoming bytes it is the runtime of a [listener](Listen), which belongs to a caller.
-//!   Without a listener it is the engine's.
-//! - For room to write it is always the engine's.
+//! to read, or if its send buffer is full. Only waiting needs a runtime:
+//! - The runtime of a [listener](Listen), which belongs to a caller, waits for incoming bytes. If
+//!   there is no listener, the engine's runtime waits for them.
+//! - The engine's runtime always waits for space in the send buffer.
 //!
-//! Only one runtime waits for incoming bytes, because each runtime that waits wakes a thread.
+//! Only one runtime waits for incoming bytes, because each waiting runtime wakes a thread.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -23,7 +23,7 @@ use crate::store::{self, Listen};
 
 pub(crate) mod reach;
 
-/// The most bytes of one read.
+/// Maximum number of bytes of one read.
 const PIECE: usize = 16 * 1024;
 
 /// A connected, non-blocking stream.
@@ -84,26 +84,25 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
 pub(crate) struct Socket {
     wire: Arc<Wire>,
     /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
-    /// for writes while there is no room.
+    /// for writes while the send buffer is full.
     readiness: Option<Readiness>,
-    /// The copy of the stream for `readiness`, while `readiness` is `None`. The copy is kept so
-    /// that a process without free file descriptors does not lose its connection.
+    /// Copy of the stream's file descriptor for `readiness`, kept while `readiness` is `None`.
+    /// Without this copy, a process that has no free file descriptors would lose its connection.
     copy: Option<Stream>,
-    /// True if a write waits for room.
+    /// True if a write waits for space in the send buffer.
     blocked: bool,
-    /// Reads go here first, because the reader's own buffer would have to be cleared before each
-    /// read.
+    /// Buffer for reads. The caller's own buffer would have to be zeroed before each read.
     piece: Box<[u8]>,
 }
 
-/// The stream, and its state for listeners.
+/// The stream, and the state that listeners share.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Stream,
-    /// True if a listener waits for incoming bytes, and not the engine's runtime.
+    /// True if a listener, instead of the engine's runtime, waits for incoming bytes.
     listener: AtomicBool,
-    /// True if unread bytes may have arrived. Only a thread with the engine's mutex changes this flag
-    /// or reads the stream, so no memory ordering is needed.
+    /// True if unread bytes may have arrived. Only a thread with the engine's mutex changes this
+    /// flag or reads the stream, so relaxed memory ordering is enough.
     received: AtomicBool,
 }
 
@@ -127,10 +126,11 @@ impl Socket {
         Arc::clone(&self.wire)
     }
 
-    /// Ends the wait of the engine's runtime.
+    /// Stops the engine's runtime from waiting for this socket, and keeps the copy of the
+    /// descriptor.
     fn drop_readiness(&mut self) {
         if let Some(readiness) = self.readiness.take() {
-            // If this fails, another copy is made when one is needed.
+            // If this fails, `Readiness::get_or_make` makes another copy when it is needed.
             self.copy = readiness.into_copy().ok();
         }
     }
@@ -149,7 +149,7 @@ impl Socket {
         let room = &mut piece[..room];
         if wire.received.load(Ordering::Relaxed) {
             let read = wire.stream.read(room);
-            // A read that does not fill the buffer has read all there was.
+            // A read that does not fill the buffer has read all available bytes.
             let more = read.as_ref().is_ok_and(|count| *count == room.len());
             wire.received.store(more, Ordering::Relaxed);
             match read {
@@ -213,10 +213,10 @@ impl AsyncWrite for Socket {
 }
 
 impl Drop for Socket {
-    /// Shuts the stream down, because a listener has a copy that keeps it open. The shutdown wakes
-    /// the listener, which then drops its copy.
+    /// Shuts the stream down. Otherwise it would stay open, because a listener has a copy of the
+    /// descriptor. The shutdown wakes the listener, which then drops its copy.
     fn drop(&mut self) {
-        // The server may have closed it already.
+        // The server may have closed the stream already.
         let _ = self.wire.stream.shutdown(Shutdown::Both);
     }
 }
@@ -235,7 +235,7 @@ impl store::Socket for Wire {
     }
 }
 
-/// The sockets that the engine knows.
+/// The sockets that the store last returned to the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Announced(Vec<Arc<Wire>>);
 
@@ -255,7 +255,7 @@ impl Announced {
     }
 }
 
-/// The readiness of a stream: a copy of it, registered with a runtime.
+/// Readiness of a stream: a copy of its file descriptor, registered with a runtime.
 #[derive(Debug)]
 enum Readiness {
     Tcp(tokio::net::TcpStream),
@@ -273,8 +273,8 @@ impl Readiness {
         }
     }
 
-    /// Returns the readiness in `kept`. If there is none, makes it of `copy`, or of a new copy of
-    /// `stream`.
+    /// Returns the readiness in `kept`. If there is none, creates it from `copy`, or from a new
+    /// copy of `stream`.
     fn get_or_make<'a>(
         kept: &'a mut Option<Self>,
         copy: &mut Option<Stream>,
@@ -306,8 +306,8 @@ impl Readiness {
         }
     }
 
-    /// Calls `io`, unless the runtime knows that `io` would block. If `io` reports that it would,
-    /// the runtime waits for the next readiness.
+    /// Calls `io`, unless the runtime has recorded that the stream is not ready. If `io` returns
+    /// `WouldBlock`, the runtime waits for the next readiness.
     fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, io),

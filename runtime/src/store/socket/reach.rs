@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::{Socket, Stream};
 use crate::base::io_text::io_text;
 
-/// Returns the addresses of a host: at least one.
+/// Returns the addresses of a host. There is at least one.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     Ok(addresses)
 }
 
-/// Returns the same error, with the text of [`io_text`].
+/// Returns the same error with the text of [`io_text`].
 pub(super) fn explained(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), io_text(error))
 }
@@ -34,12 +34,12 @@ pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| explained(&error))?;
-    // Ready requests are sent in one write anyway, so waiting for more data gains nothing.
+    // Without Nagle's algorithm, because requests are already collected into one write.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
 }
 
-/// Connects to all addresses of the host at once. Returns the first connection.
+/// Connects to all addresses of the host at once. Returns the connection that opens first.
 #[cfg(feature = "redis")]
 pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
     let addresses = addresses(name, port).await?.into_iter();

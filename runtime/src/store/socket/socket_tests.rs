@@ -19,7 +19,7 @@ fn connected() -> (Socket, TcpStream) {
     (Socket::new(Stream::Tcp(stream)), other)
 }
 
-/// Reads what has come, without waiting for more.
+/// Reads the bytes that have arrived, without waiting for more.
 async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     let mut room = vec![0; PIECE];
     let mut buf = ReadBuf::new(&mut room);
@@ -31,7 +31,7 @@ async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     Some(buf.filled().to_vec())
 }
 
-/// Waits until the listener is notified, and reads then.
+/// Waits until the listener is notified, and then reads.
 async fn receive(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
     let wire = socket.wire();
     let received = poll_fn(|cx| listener.poll_received(cx, &mut || wire.received()));
@@ -56,7 +56,8 @@ async fn data_wakes_the_runtime_without_a_listener() {
     assert_eq!(end.expect("no error"), 0);
 }
 
-/// Fails if a ready socket waits for its runtime, which has not looked at it yet.
+/// Fails if data that a listener has reported is read only after the engine's runtime has polled
+/// the socket.
 #[tokio::test]
 async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();
@@ -69,13 +70,14 @@ async fn received_data_is_read_before_the_runtime_polls() {
     assert_eq!(byte.expect("read"), b'?');
 }
 
-/// Fails if the socket is read before the listener is notified, or if it is notified only once.
+/// Fails if the socket is read before the listener is notified, or if the listener is notified only
+/// once.
 #[tokio::test]
 async fn a_listener_is_notified_before_the_data_is_read() {
     let (mut socket, mut other) = connected();
     let wire = socket.wire();
     wire.leave_to_listener(true);
-    // Before there is a listener.
+    // The data arrives before there is a listener.
     other.write_all(b"one").expect("written");
     let mut listener = wire.listen().expect("a runtime");
     assert_eq!(read(&mut socket).await, None);
@@ -95,8 +97,7 @@ async fn a_listener_is_notified_before_the_data_is_read() {
     assert_eq!(byte.expect("read"), b'!');
 }
 
-/// Fails if a reader that read less than it had room for does not notice that the other end has
-/// gone.
+/// Fails if the end of a connection goes unnoticed after a read that did not fill the buffer.
 #[tokio::test]
 async fn the_end_of_a_connection_is_read_after_its_data() {
     let (mut socket, mut other) = connected();
@@ -110,7 +111,7 @@ async fn the_end_of_a_connection_is_read_after_its_data() {
     }
 }
 
-/// Fails if a listener keeps a connection open that the store has given up.
+/// Fails if a listener keeps a connection open after the store has dropped its socket.
 #[tokio::test]
 async fn a_listener_is_notified_when_the_store_disconnects() {
     let (socket, mut other) = connected();
@@ -124,8 +125,8 @@ async fn a_listener_is_notified_when_the_store_disconnects() {
     assert_eq!(other.read(&mut [0]).expect("no error"), 0);
 }
 
-/// The other end sends everything back, and reads nothing while it cannot write. So reading and
-/// writing wait at the same time, again and again.
+/// Fails if a full send buffer blocks reading. The other end sends everything back, and does not
+/// read while its writes block. So both directions block again and again.
 #[tokio::test]
 async fn a_full_send_buffer_does_not_block_reading() {
     for listens in [false, true] {

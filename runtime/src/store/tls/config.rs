@@ -12,14 +12,14 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 
 use super::Tls;
 
-/// The proof of its identity that a server must give.
+/// Proof of identity that a server must give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// An authority has certified its name.
+    /// An authority that the pool trusts has certified the server's name.
     Name,
-    /// An authority has certified it, under any name.
+    /// A trusted authority has certified the server, under any name.
     Chain,
-    /// No proof: the connection is encrypted, for any server that answers.
+    /// None: the connection is encrypted, but any server is accepted.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "PostgreSQL's sslmode")
@@ -83,7 +83,7 @@ impl ServerCertVerifier for Lenient {
         let Some(chain) = &self.chain else {
             return Ok(ServerCertVerified::assertion());
         };
-        // The name is checked last, so this error means that the rest is right.
+        // The name is checked last, so this error means that the certificate is valid otherwise.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

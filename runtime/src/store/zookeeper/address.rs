@@ -12,7 +12,7 @@ use crate::store::url_options;
 
 const FORM: &str = "zookeeper://user:password@host[:port],host[:port],…/chroot with special characters percent-encoded";
 
-/// The port for clients.
+/// Default port of a server.
 const PORT: u16 = 2181;
 
 /// Default path of the directories of locks, if the URL has none.
@@ -62,7 +62,7 @@ impl Address {
         &self.members.hosts
     }
 
-    /// `host:port,host:port,…`.
+    /// Returns all servers as `host:port,host:port,…`.
     pub(super) fn hosts(&self) -> String {
         self.members.hosts.join(",")
     }
@@ -94,8 +94,8 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// Returns the first server on another machine, because plain text can be read on the way to
-    /// it.
+    /// Returns the first server on another machine, if any. Others can read the unencrypted traffic
+    /// to it.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }

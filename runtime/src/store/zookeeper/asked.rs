@@ -11,7 +11,7 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of the request that can also watch a missing znode.
+/// The code of `exists`, which can also watch a missing znode.
 pub(super) const EXISTS: i32 = 3;
 
 /// The request number of notifications about watched paths.
@@ -23,7 +23,7 @@ pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 /// Receives the change of a watched path.
 pub(super) type Change = oneshot::Sender<()>;
 
-/// A request without its number.
+/// A request that has no number yet.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) code: i32,
@@ -39,7 +39,7 @@ pub(super) struct Asked {
     number: i32,
     answers: HashMap<i32, Asking>,
     watches: HashMap<String, Vec<(i32, Change)>>,
-    /// Time of the last answer, or of the first request after all earlier ones were answered.
+    /// Time when bytes last arrived, or of the first request after all earlier ones were answered.
     since: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ impl Asked {
         let whole = Out::default().int(number).int(code).then(&request.body);
         whole.frame_to(frames);
         let watched = request.watch.map(|(path, change)| {
-            // The change may arrive before the answer.
+            // Recorded now, because the change may arrive before the answer.
             let watches = self.watches.entry(path.clone()).or_default();
             watches.retain(|(_, change)| !change.is_closed());
             watches.push((number, change));
@@ -82,8 +82,8 @@ impl Asked {
         );
     }
 
-    /// Appends a request whose answer no caller waits for, unless one with this number is
-    /// unanswered.
+    /// Appends a request without a waiting caller, such as a ping. Does nothing while a request
+    /// with this number is unanswered.
     pub(super) fn signal(&mut self, number: i32, code: i32, frames: &mut Vec<u8>) {
         if self.answers.contains_key(&number) {
             return;

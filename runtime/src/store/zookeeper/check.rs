@@ -1,6 +1,6 @@
 //! Checks an ensemble for present and future problems.
 //!
-//! The check takes a trial lock and gives it back, and asks each server in the URL for a session.
+//! The check takes and releases a trial lock, and requests a session from each server in the URL.
 //! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::store::options::Options;
 use crate::store::session::service::{Timeout, Trouble};
 use crate::store::session::trial::try_out;
 
-/// With fewer servers, the loss of one stops the whole ensemble.
+/// Least number of servers. With fewer, the loss of one server stops the whole ensemble.
 const FEWEST: usize = 3;
 
 /// Returns all findings on the ensemble.

@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// Session lifetimes in ticks. By default a server allows 2 to 20 ticks. Above that, each lifetime
-/// is twice the one before.
+/// Requested session lifetimes, in units of half the server's shortest lifetime. By default, this
+/// unit is one tick, and a server allows 2 to 20 ticks. Above 20, each lifetime is twice the one
+/// before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least allowance for a leader that is late to ask its followers for the live sessions.
+/// Least time added to half a tick, because the leader may ask its followers late for the live
+/// sessions.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
-/// Time that the writes of a heartbeat may take, so that leases are covered without waiting.
+/// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session
+/// confirmed for long enough.
 const WRITES: Duration = Duration::from_millis(200);
 
 /// A server's bounds for sessions, and its tick.
@@ -42,7 +45,7 @@ impl Classes {
         }
     }
 
-    /// Returns these classes with the longer one of both ticks.
+    /// Returns these classes with the longer of the two ticks.
     pub(super) fn with_tick_of(self, other: Self) -> Self {
         Self {
             half_tick: self.half_tick.max(other.half_tick),
@@ -62,13 +65,13 @@ impl Classes {
         classes.into_iter().map(Timeout).collect()
     }
 
-    /// Returns the time after a heartbeat at which the leader knows of it.
+    /// Returns the time after which a heartbeat has reached the leader.
     pub(super) fn propagation(self) -> Duration {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
-    /// Returns the longest ttl that such a session covers at any time between its heartbeats. They
-    /// are sent after a third of the session.
+    /// Returns the longest ttl that a session with this lifetime covers at any time between two
+    /// heartbeats. A heartbeat is sent after a third of the confirmed time.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
         least.saturating_sub(self.propagation() + WRITES)

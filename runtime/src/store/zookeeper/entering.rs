@@ -1,12 +1,12 @@
-//! Creates nodes: adds a znode at the end of its directory, and looks up the first one.
+//! Creates nodes: adds a znode at the end of its directory, and looks up the first znode.
 //!
-//! The order in a directory is that of the numbers that the server gives. Once a node is the first,
-//! it stays the first. A server carries out the requests of a connection in order. So a list
+//! The nodes of a directory are ordered by the numbers that the server assigns. Once a node is the
+//! first, it stays the first. A server carries out the requests of a connection in order. So a list
 //! requested after a creation shows the created znode and all znodes before it.
 //!
-//! An unanswered creation may have created its znode, or may still do so. In that case a write to
-//! the session's own znode brings the server up to date. After that write, no earlier request of
-//! the session can create a znode. The leader refuses requests of an older connection
+//! An unanswered creation may have created its znode, or may still do so. In that case, a write to
+//! the session's own znode brings the client's server up to date. After that write, no earlier
+//! request of the session can create a znode. The leader refuses requests of an older connection
 //! (`PrepRequestProcessor.java`, `checkSession`).
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::base::seeded::seeded;
 use crate::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
-/// Most nodes created in one step.
+/// Maximum number of nodes created in one step.
 const MOST: usize = 100;
 
 /// Number of tries for a creation whose directory the server removes in the meantime.
@@ -45,7 +45,7 @@ impl ZooKeeper {
         let known = self.own(session, &line, node, patience).await?;
         let is_new = known.is_none();
         if is_new && !queue {
-            // A single try that finds a holder writes nothing.
+            // A call that does not queue writes nothing if it finds a holder.
             let found = self.list(&line, &path, patience).await?;
             if found.first().is_some() {
                 let owner = self.owner(&line, &found, patience).await;
@@ -128,8 +128,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Creates the `missing` nodes of `nodes`. Removes them again unless each node is then the
-    /// first.
+    /// Creates the `missing` nodes of `nodes`. Removes them again unless each of `nodes` is then
+    /// the first of its directory.
     async fn all_first(
         &self,
         session: &Session,
@@ -253,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If the directory is refused, removes the node,
-    /// because the users of another recipe must not wait for it.
+    /// Returns the directory of a created node. If the directory has znodes of another recipe of
+    /// Curator, or no numbers left, removes the node. Clients of that recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,
@@ -311,7 +311,7 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Creates the directory of a lock, and the znodes above it.
+    /// Creates the directory of a lock, and missing znodes above it.
     pub(super) async fn prepare(&self, line: &Line, path: &str, patience: Duration) -> Answer<()> {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         for _ in 0..TRIES {
@@ -328,7 +328,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the znodes of a directory, as the server of the connection knows them.
+    /// Returns the znodes of a directory, as the server of the connection sees them. That server
+    /// may be behind the leader.
     pub(super) async fn list(
         &self,
         line: &Line,
@@ -392,8 +393,8 @@ impl ZooKeeper {
     }
 }
 
-/// Converts the error of a creation. If nothing was created for certain, records that the node is
-/// not there.
+/// Converts the error of a creation. If it is certain that nothing was created, records that the
+/// node does not exist.
 fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
     let trouble = failure::trouble(error);
     if matches!(&trouble, Trouble::Failed(failure) if !failure.executed) {

@@ -47,7 +47,8 @@ impl Error {
     pub(super) fn of_code(code: i32) -> Self {
         match code {
             -6 => Self::Unimplemented,
-            // Marshalling, arguments, children of ephemeral znodes, and access lists.
+            // Wrong encoding, wrong arguments, a child of an ephemeral znode, and an invalid access
+            // list.
             -5 | -8 | -108 | -114 => Self::Refused(code),
             -101 => Self::NoNode,
             -102 => Self::NoAuth,

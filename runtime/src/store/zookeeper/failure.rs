@@ -16,7 +16,7 @@ const REFUSED: (&str, Retry, bool, &str) = (
     "the server refused the user or the password of the URL; correct them",
 );
 
-/// Converts an error. An expired session has ended, and all other errors are failures.
+/// Converts an error: an expired session to `Ended`, and any other error to a failure.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         Error::SessionExpired => Trouble::Ended,
@@ -103,7 +103,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// The failure of a request behind too many others of this process.
+/// The failure of a request that waited too long behind other requests of this process.
 pub(super) fn busy() -> Failure {
     Failure::unavailable(
         "timeout",
@@ -151,7 +151,8 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// The failure for a directory whose numbers are no longer in order.
+/// The failure for a directory whose sequence numbers are used up, so that they are no longer in
+/// order.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",
@@ -175,7 +176,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
     }
 }
 
-/// The failure of a request that met other changes again and again.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

@@ -15,12 +15,12 @@ pub(super) enum Current {
     Up(Arc<Line>),
     /// The last connection has ended, and the next one is not open yet.
     Between,
-    /// The session is over, for this process at least.
+    /// This process no longer uses the session, which may still exist at the servers.
     Over,
 }
 
-/// Gives a session one connection after another, until it is over or `closing` is true. A dropped
-/// sender of `closing` closes it as well.
+/// Replaces each ended connection of a session, until the session is over or `closing` is true. If
+/// the sender of `closing` is dropped, this has the same effect as true.
 pub(super) async fn follow(
     servers: Arc<Servers>,
     (granted, own): (Granted, String),

@@ -1,7 +1,7 @@
 //! The handshake that opens or resumes a session, and reads a server's bounds for sessions.
 //!
 //! A client requests a time-out, and the server answers with the nearest allowed one. ZooKeeper has
-//! no request for the bounds.
+//! no request for the bounds, so a client opens two sessions to find them.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ pub(super) async fn bounds(
     Ok((shortest?, longest?))
 }
 
-/// Returns the time-out that the server allows instead of `asked`. Closes the session again.
+/// Opens a session with the time-out `asked`, and closes it. Returns the time-out that the server
+/// granted.
 async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
     let mut stream = connected(server).await?;
     let granted = shake(&mut stream, asked, None).await?;
@@ -63,7 +64,7 @@ async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
 pub(super) async fn connected(server: &str) -> Result<TcpStream, Error> {
     let stream = TcpStream::connect(server).await;
     let stream = stream.map_err(|error| Error::disconnected(&error))?;
-    // Without this, requests are late, but not wrong.
+    // An error is ignored, because without this option requests are only slower.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
@@ -78,7 +79,8 @@ pub(super) async fn shake(
         Some(ticket) => (ticket.id, ticket.password.as_slice()),
         None => (0, &[0; PASSWORD][..]),
     };
-    // Protocol version 0, no last transaction, and a server that can write.
+    // In order: version 0 of the protocol, no transaction seen before, the time-out, and the
+    // session. The final flag refuses a read-only server.
     let request = Out::default().int(0).long(0).int(asked).long(id);
     exchange(stream, &request.bytes(password).flag(false))
         .await
@@ -115,7 +117,7 @@ fn granted(answer: &[u8]) -> Result<Granted, Error> {
     })
 }
 
-/// True if the bytes of an answer grant a session. Accepts any bytes.
+/// True if the bytes of an answer grant a session. Fuzz tests call it with any bytes.
 #[cfg(feature = "__test")]
 pub(crate) fn grants(answer: &[u8]) -> bool {
     granted(answer).is_ok()

@@ -4,12 +4,12 @@
 //! without the leader. It reports the active sessions only when the leader asks, which is every
 //! half tick (`Leader.java`, `lead`; `Learner.java`, `ping`). So a heartbeat is three writes:
 //!
-//! 1. The client's server learns that the session is active. The session is counted from this
-//!    moment.
-//! 2. After half a tick and a reserve, the leader has asked that server. The question came before
-//!    the answer to this second write, because both take the same path.
-//! 3. The server's reply to the leader came before this third write, for the same reason. So the
-//!    answer shows that the leader has counted the session from the first write or later.
+//! 1. The client's server records that the session is active. The session's time is counted from
+//!    this moment.
+//! 2. After half a tick and a reserve, the leader has asked that server. The question arrived
+//!    before the answer to this second write, because both take the same path.
+//! 3. The server's reply to the leader arrived before this third write, for the same reason. So the
+//!    answer shows that the leader counts the session's time from the first write or later.
 //!
 //! Writes need a majority, so a leader that was replaced during a pause confirms none. If the
 //! client has changed servers in the meantime, its new server has asked the leader to take over the
@@ -25,8 +25,8 @@ use super::live::{Session, answered};
 use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
 
-/// Keeps the session alive. On success the session is confirmed, and its time counts from before
-/// this call. The leader knows of a heartbeat after `propagation`.
+/// Keeps the session alive. On success, the session is confirmed for a time that counts from the
+/// start of this call. A heartbeat has reached the leader after `propagation`.
 pub(super) async fn beat(
     session: &Session,
     propagation: Duration,
@@ -46,8 +46,8 @@ pub(super) async fn beat(
 }
 
 /// Writes the session's own znode, which exists as long as the session. After the write, the
-/// client's server has all earlier changes. `sync` does not promise that: a replaced leader answers
-/// it alone.
+/// client's server has all earlier changes. `sync` does not guarantee that, because a replaced
+/// leader answers it without a majority.
 pub(super) async fn write(session: &Session, line: &Line, patience: Duration) -> Answer<()> {
     match answered(patience, line.touch(&session.own)).await {
         Ok(()) => Ok(()),

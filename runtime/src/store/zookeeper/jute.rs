@@ -44,7 +44,7 @@ impl Out {
     }
 }
 
-/// Keys and owners are bounded, so no length is near 2³¹.
+/// Encodes a length. Keys and owners are bounded, so no length is near 2³¹.
 fn length(bytes: usize) -> [u8; 4] {
     i32::try_from(bytes).unwrap_or(i32::MAX).to_be_bytes()
 }
@@ -72,7 +72,7 @@ impl<'a> In<'a> {
         self.take().map(|[flag]| flag != 0)
     }
 
-    /// A length of -1 stands for no bytes.
+    /// Reads a length, and bytes of this length. A length of -1 stands for no bytes.
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let length = usize::try_from(self.int()?).unwrap_or(0);
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Error::Garbled)?;
@@ -95,7 +95,8 @@ impl<'a> In<'a> {
         let (ctime, _mtime) = (self.long()?, self.long()?);
         let _versions: [u8; 12] = self.take()?;
         let ephemeral_owner = self.long()?;
-        // The length of the data, the number of children, and the last change of the children.
+        // Skips the length of the data, the number of children, and the last change of the
+        // children.
         let _rest: [u8; 16] = self.take()?;
         Ok(Stat {
             czxid,
@@ -105,12 +106,12 @@ impl<'a> In<'a> {
     }
 }
 
-/// Facts about a znode.
+/// Metadata of a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    /// The transaction that created it.
+    /// The transaction that created the znode.
     pub(super) czxid: i64,
-    /// Time of its creation, in milliseconds.
+    /// Creation time of the znode, in milliseconds.
     pub(super) ctime: i64,
     /// The session that the znode ends with, or 0.
     pub(super) ephemeral_owner: i64,

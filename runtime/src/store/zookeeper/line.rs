@@ -1,8 +1,8 @@
 //! One connection to a server: requests with their answers, and watches.
 //!
-//! Requests are sent in the order of the calls, and the server carries them out in that order. A
-//! connection ends once, with all of its requests and watches. Nothing is sent again: the next
-//! connection of the session begins without them, no matter how many there were.
+//! Requests are sent in the order of the calls, and the server carries them out in that order. When
+//! a connection ends, all of its requests fail, and all of its watches end. They are not sent again
+//! on the session's next connection.
 
 use std::future::pending;
 use std::pin::pin;
@@ -29,7 +29,7 @@ const AUTH: i32 = 100;
 const PING_NUMBER: i32 = -2;
 const AUTH_NUMBER: i32 = -4;
 
-/// Further requests wait for the next write once a write has this many bytes.
+/// Once a write has this many bytes, further requests wait for the next write.
 const BATCH: usize = 64 * 1_024;
 
 /// The space for each read, in bytes.
@@ -138,7 +138,7 @@ impl Line {
             answer,
             watch,
         };
-        // On an ended connection, the request is dropped together with its answer.
+        // On an ended connection, the request is dropped together with the sender of its answer.
         let _ = self.requests.send(request);
         async move {
             let lost = || Error::Disconnected("it had ended before".to_owned());
@@ -199,7 +199,8 @@ async fn write(
             return Error::disconnected(&error);
         }
         if closes {
-            // The server answers, and ends the connection.
+            // The server answers the request to close the session, and ends the connection. `read`
+            // notices that end.
             return pending().await;
         }
     }
@@ -214,7 +215,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
             Ok(Ok(_)) => locked(asked).received(),
             Ok(Err(error)) => return Error::disconnected(&error),
-            // A request may have been sent after the wait began.
+            // Read again, because a request may have been sent after the wait began.
             Err(_) if locked(asked).left(silence).is_zero() => {
                 return Error::Disconnected("the server was silent".to_owned());
             }
@@ -226,7 +227,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
     }
 }
 
-/// Takes all complete frames out of the buffer.
+/// Handles all complete frames in the buffer, and removes them.
 fn receive(buffer: &mut Vec<u8>, asked: &Mutex<Asked>) -> Result<(), Error> {
     let mut rest = buffer.as_slice();
     while let Some((length, behind)) = rest.split_first_chunk() {

@@ -19,16 +19,16 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// Most calls of a session that ask for their locks or look for their turns at once. A renewal
-/// waits only behind their requests, no matter how many calls there are. A slow server gets no
-/// request whose caller has given up.
+/// Maximum number of calls of a session that request locks or check their positions at the same
+/// time. Further calls wait, so a renewal waits behind few requests. If a waiting call gives up, it
+/// sends no request to a slow server.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
 ///
-/// The requests of a connection are carried out in the order of the calls. A new connection ends
-/// the unfinished requests of the old one. The server closes the old connection, or another server
-/// refuses its requests, because the session has moved.
+/// The requests of a connection are carried out in the order of the calls. Once the session has a
+/// new connection, unfinished requests of the old one are not carried out. The server closes the
+/// old connection, or refuses its requests because the session has moved to another server.
 pub(crate) struct Session {
     current: watch::Receiver<Current>,
     /// Closes the session when set to true, or when dropped.
@@ -53,7 +53,7 @@ pub(super) struct Made {
     /// Its name in its directory.
     pub(super) name: String,
     pub(super) number: Number,
-    /// The transaction that created it.
+    /// The transaction that created the znode.
     pub(super) transaction: i64,
 }
 
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Waits for one of `AT_ONCE` places, in the order of the calls. Renewals and releases need
+    /// Waits for one of `AT_ONCE` permits, in the order of the calls. Renewals and releases need
     /// none.
     pub(super) async fn place(&self, patience: Duration) -> Answer<SemaphorePermit<'_>> {
         match timeout(patience, self.places.acquire()).await {
@@ -114,7 +114,8 @@ impl Session {
     /// Waits until the session is over for certain, or is closed.
     pub(super) async fn over(&self) {
         let mut current = self.current.clone();
-        // An error means that the task is gone, so the session gets no further connection.
+        // An error means that the task `follow` has ended, so the session gets no further
+        // connection.
         let _ = current.wait_for(|now| matches!(now, Current::Over)).await;
     }
 
@@ -128,7 +129,8 @@ impl Session {
         owner == self.id || (owner != 0 && seeded!(NodesOfAnySession))
     }
 
-    /// Marks the node, so that the next look at it reads the ensemble's newest state.
+    /// Marks the node as possibly created. The next search for its znode then first brings the
+    /// client's server up to date.
     pub(super) fn doubt(&self, name: Token) {
         self.state().doubts.insert(name);
     }
@@ -137,7 +139,7 @@ impl Session {
         self.state().doubts.contains(&name)
     }
 
-    /// True if the node may be there.
+    /// True if the node may exist.
     pub(super) fn may_have(&self, name: Token) -> bool {
         let state = self.state();
         state.made.contains_key(&name) || state.doubts.contains(&name)
@@ -162,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Records that the node is not there.
+    /// Records that the node does not exist.
     pub(super) fn has_not(&self, name: Token) {
         let mut state = self.state();
         state.doubts.remove(&name);

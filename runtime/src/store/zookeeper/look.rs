@@ -25,13 +25,13 @@ use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, PAGE, Place};
 
-/// Lifetime of a look's session without a heartbeat.
+/// Time that the session of an inspection lasts without a heartbeat.
 const SESSION: Duration = Duration::from_secs(10);
 
 /// Number of tries for a znode whose directory the server removes in the meantime.
 const TRIES: usize = 8;
 
-/// Number of directories looked at concurrently.
+/// Number of directories that are read concurrently.
 const AT_ONCE: usize = 16;
 
 /// Inspects the locks of an ensemble in a dedicated session.
@@ -52,8 +52,7 @@ impl ZooKeeperLook {
         }
     }
 
-    /// Returns a connection with a dedicated session. Each server gets its turn within the time
-    /// limit.
+    /// Returns a connection with a dedicated session. Tries each server within the time limit.
     async fn line(&mut self) -> Answer<Arc<Line>> {
         if let Some(line) = self.line.as_ref().filter(|line| !line.is_over()) {
             return Ok(Arc::clone(line));
@@ -92,8 +91,8 @@ impl ZooKeeperLook {
         }
     }
 
-    /// Returns the nodes of a directory, in the order of the queue. Leaves out znodes of other
-    /// recipes: they are not locks of this kind.
+    /// Returns the nodes of a directory, in the order of the queue. Omits znodes of Curator's other
+    /// recipes, which are not exclusive locks.
     async fn directory(&self, line: &Line, path: &str) -> Answer<Vec<Seen>> {
         let names = self.list(line, path).await;
         self.nodes_among(line, path, names).await
@@ -116,7 +115,7 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
-                // This client may not read the znode of another client. The znode must not hide
+                // This client may not read the znode of another client. Such a znode must not hide
                 // other locks.
                 Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
@@ -126,8 +125,8 @@ impl ZooKeeperLook {
         Ok(seen?.into_iter().flatten().collect())
     }
 
-    /// Returns a znode whose data this client may not read. Servers since ZOOKEEPER-2590 refuse its
-    /// `Stat`, too.
+    /// Returns a znode whose data this client may not read. Servers with the fix of ZOOKEEPER-2590
+    /// also refuse to send its `Stat`.
     async fn unreadable(&self, line: &Line, znode: String) -> Answer<Option<Seen>> {
         match answered(self.limit, line.stat(&znode)).await {
             Ok(Some(stat)) => seen(znode, None, &[], &stat).map(Some),
@@ -137,7 +136,8 @@ impl ZooKeeperLook {
         }
     }
 
-    /// Like `directory`, for a list. An unreadable directory must not hide other locks.
+    /// Like `directory`, but an unreadable directory is not an error, because it must not hide
+    /// other locks in a list.
     async fn listed(&self, line: &Line, path: String) -> Answer<Vec<Seen>> {
         match self.list(line, &path).await {
             Err(Error::NoAuth) => Ok(vec![foreign(path)]),
@@ -174,7 +174,7 @@ fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<S
         since: made
             .ok()
             .and_then(|made| SystemTime::UNIX_EPOCH.checked_add(made)),
-        // The server does not report it.
+        // The server does not report the end of a session.
         ends: None,
     })
 }
@@ -189,7 +189,7 @@ impl Look for ZooKeeperLook {
         self.synced(&line, looking).await
     }
 
-    /// The server lists all directories at once, and the locks are looked at page by page.
+    /// The server can list only all directories at once. Their nodes are read page by page.
     async fn directories(
         &mut self,
         _beginning: &str,
@@ -207,7 +207,7 @@ impl Look for ZooKeeperLook {
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
             let key = percent_decoded(&name)?;
-            // Each lock's key has one directory, so other encodings are skipped.
+            // Each lock's key has one directory, so other encodings of the key are skipped.
             let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
             (is_its_own && wanted(&key)).then_some((name, key))
         });
@@ -225,7 +225,7 @@ impl Look for ZooKeeperLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation ends with the session of this look.
+    /// The revocation is ephemeral, so it ends with the session of this inspection.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let line = self.line().await?;
         let own = self.names.session(session);

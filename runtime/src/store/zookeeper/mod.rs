@@ -1,9 +1,9 @@
 //! Locks in a ZooKeeper ensemble, with the names of Apache Curator.
 //!
 //! A node is an ephemeral sequential znode of a session, named like those of Curator's
-//! `InterProcessMutex`. So services in Java on the same path and ours exclude each other, and share
-//! one queue. The directory of a lock's key is a container, which the server removes when it is
-//! empty.
+//! `InterProcessMutex`. So Java services with Curator and services with this library exclude each
+//! other on the same path, and share one queue. The directory of a lock's key is a container, which
+//! the server removes when it is empty.
 //!
 //! - [`service`] implements the session store's interface for ZooKeeper. [`entering`] creates
 //!   nodes, and [`removing`] removes them.
@@ -14,7 +14,7 @@
 //! - [`classes`] groups the ttls that share a session, within the bounds that [`handshake`] gets
 //!   from the server.
 //! - [`names`] maps nodes to znodes, and [`directory`] orders the znodes of a lock.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of each [`error`], and [`check`]
 //!   checks an ensemble for problems. [`backend`] connects a store.
 

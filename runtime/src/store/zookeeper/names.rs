@@ -17,7 +17,7 @@ use crate::store::session::service::Trouble;
 /// Text before the number in Curator's names.
 const LOCK: &str = "lock-";
 
-/// The names below one path.
+/// Builds the paths below one chroot.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     chroot: String,
@@ -28,8 +28,8 @@ pub(crate) struct Names {
 pub(crate) struct Number(i32);
 
 impl Number {
-    /// True if the directory has used up its numbers. The server then repeats the last one, or goes
-    /// on with negative ones (ZOOKEEPER-3249).
+    /// True if the directory has used up its numbers. The server then repeats the last number, or
+    /// continues with negative numbers (ZOOKEEPER-3249).
     pub(crate) fn is_worn_out(self) -> bool {
         self.0 < 0 || self.0 == i32::MAX
     }
@@ -84,19 +84,20 @@ pub(crate) fn revoked(name: Token, fence: Fence) -> String {
     format!("{}-{fence}", name.hex(), fence = fence.get())
 }
 
-/// Returns the name and the fence of the node that such a znode revokes.
+/// Returns the name and the fence of the node that the revocation `znode` is for.
 pub(crate) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
     let (name, fence) = znode.split_once('-')?;
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
-/// Returns the node's name from the name of its znode, if that starts with its [`prefix`].
+/// Returns the node's name from the name of its znode. None if the znode has no [`prefix`] of a
+/// node.
 pub(crate) fn token(znode: &str) -> Option<Token> {
     let (name, _) = znode.strip_prefix("_c_")?.split_once("-lock-")?;
     Token::parse(&name.replace('-', ""))
 }
 
-/// Returns the text that the names of all znodes for the node `name` start with.
+/// Returns the start of the names of all znodes for the node `name`.
 pub(crate) fn prefix(name: Token) -> String {
     let hex = name.hex();
     let parts = [

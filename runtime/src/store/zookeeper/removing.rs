@@ -1,4 +1,4 @@
-//! Removes nodes, and waits for turns.
+//! Removes nodes, and waits until a node is the first of its directory.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl ZooKeeper {
 
     /// Waits until the node is the first of its directory, or is gone. Watches only the znode
     /// before it, so that the end of a lock wakes one waiter. The end of a connection wakes all
-    /// waiters, and each looks again on the next connection.
+    /// waiters, and each of them checks again on the next connection.
     pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
         let path = self.names.directory(&node.key);
         loop {

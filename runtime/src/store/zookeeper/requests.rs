@@ -33,15 +33,15 @@ pub(super) enum Kind {
     Persistent = 0,
     Ephemeral = 1,
     EphemeralSequential = 3,
-    /// The server removes it when it is empty.
+    /// The server removes the znode when it has no children.
     Container = 4,
 }
 
-/// The users of a znode.
+/// The users that may access a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
     Anyone,
-    /// The user that created it.
+    /// The user that created the znode.
     Creator,
 }
 
@@ -124,7 +124,7 @@ impl Line {
         async move { asking.await.map(drop) }
     }
 
-    /// Empties the znode's data.
+    /// Writes empty data to the znode.
     pub(super) fn touch(
         &self,
         path: &str,

@@ -1,10 +1,10 @@
 //! Connections to the servers of an ensemble, and the bounds of the servers.
 //!
-//! A grant of a server counts only until the connection ends, because the server may be restarted
-//! with other settings. So the bounds are read again before each connection is used. To resume a
-//! session, the connection is opened before the bounds are read. So the server process that resumes
-//! the session is the one that has reported the bounds. Otherwise a lost answer could shorten the
-//! session.
+//! A granted session time is valid only until the connection ends, because the server may be
+//! restarted with other settings. So the bounds are read again before each connection is used. To
+//! resume a session, the connection is opened before the bounds are read. So the server process
+//! that resumes the session is the one that has reported the bounds. Otherwise, a restarted server
+//! could shorten the session, and this process would not notice if the answer was lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,8 +26,8 @@ use crate::store::session::outage::Outage;
 /// The least time that a server gets for an answer to the handshake.
 pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 
-/// The pause before the servers are asked again. Servers without a leader close connections at
-/// once.
+/// The pause before the servers are tried again. Servers without a leader close connections at
+/// once, so without a pause the client would flood them.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause before the program is asked again for credentials that it did not give.
@@ -62,7 +62,7 @@ pub(super) struct Resumed<'a> {
 
 /// The reason why a server does not serve a session.
 enum Refusal {
-    /// It grants less time than the session was granted before.
+    /// The server grants less time than the session has.
     Shorter,
     Failed(Error),
 }
@@ -161,7 +161,7 @@ impl Servers {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
                 return Err(Refusal::Shorter);
             }
-            // The server may be behind the previous one. The write brings it up to date.
+            // The server may be behind the previous server. The write brings it up to date.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
         }

@@ -34,13 +34,13 @@ const LONGEST_HANDSHAKE: Duration = Duration::from_secs(3);
 pub(crate) struct ZooKeeper {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    /// Time limit of a look that no request waits for.
+    /// Time limit of requests that no call waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
 }
 
 impl ZooKeeper {
-    /// Asks the servers in the URL for their bounds.
+    /// Connects to the servers in the URL, and reads their bounds for sessions.
     pub(super) async fn reach(
         address: Address,
         options: &Options,
@@ -77,8 +77,8 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // No node is taken away. Or another user created the list, and that user cannot remove
-            // our nodes.
+            // No node is being taken away, or the list belongs to another user, who cannot remove
+            // the nodes of this process.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -89,7 +89,7 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // An abandoned session ends with the last owner of its connection.
+        // Dropped, because a session of a dropped pool ends only when no task owns its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -120,7 +120,8 @@ impl ZooKeeper {
             Err(Trouble::Failed(failure)) if matches!(failure.code(), "io" | "timeout") => {
                 self.servers.lost(&failure.error);
             }
-            // The client may have ended the session by its own clock.
+            // These errors do not show if a server can be reached. For example, the client may have
+            // ended the session itself.
             Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
@@ -147,7 +148,8 @@ pub(super) fn users(address: &Address) -> Users {
 }
 
 /// Returns the common bounds of all servers that answer, so that a session keeps its length when
-/// the client moves to another server. Asks again until one answers or the time is over.
+/// the client moves to another server. Repeats the requests until a server answers or the time is
+/// over.
 async fn common_bounds(
     servers: &[String],
     patience: Duration,
@@ -221,7 +223,7 @@ impl Service for ZooKeeper {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
         self.noted(opened).map_err(|trouble| match trouble {
-            // The request for a lock was not sent.
+            // The request for a lock was not sent yet, so it was not carried out.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
         })

@@ -1,5 +1,5 @@
-//! Faults of the masters of a cluster. They are those of a Sentinel deployment, network partitions,
-//! and the moving of slots.
+//! Faults of the masters of a cluster. The kinds are the faults of a Sentinel deployment, network
+//! partitions, and moved slots.
 
 use std::time::Duration;
 
@@ -52,13 +52,13 @@ impl Failing for Cluster {
     }
 }
 
-/// Cuts the master off from its replica, and kills the master after a while.
+/// Cuts the master off from its replica, and then kills the master after a random time.
 fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // Bytes in flight would reach the stopped replica when it resumes, so its connection is closed
-    // too.
+    // Bytes in flight would reach the stopped replica after it resumes, so its connection is also
+    // closed.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);
@@ -87,8 +87,8 @@ fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// Isolates the master. Until it notices the partition, it still grants locks, which no replica
-/// receives.
+/// Isolates the master. Until the master detects the partition, it still grants locks, which no
+/// replica receives.
 fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from all other nodes");
     let successor = cluster.replica_of(master);

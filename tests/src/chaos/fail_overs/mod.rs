@@ -1,4 +1,4 @@
-//! Faults of a deployment with replicas: one after the other, from a seed.
+//! Faults of a deployment with replicas, one after the other, chosen from a seed.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use crate::random::Random;
 mod cluster;
 mod sentinel;
 
-/// The longest pause between two faults. In the pause, calls take locks and lost leases end.
+/// The longest pause between two faults. In the pause, calls take locks and the leases of lost
+/// locks end.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The kinds of keys by name, with the number of keys of each kind.
+/// The kinds of keys: for short and for long sections. Each kind has a name and a number of keys.
 pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
-/// Masters that can be made to fail.
+/// A deployment whose masters can be made to fail.
 pub(super) trait Failing {
-    /// Number of kinds of faults. Kind 0 loses the most locks.
+    /// Number of kinds of faults. Kind 0 is the fault that loses the most locks.
     const KINDS: u64;
 
     /// Starts the servers.

@@ -1,5 +1,5 @@
-//! Faults of a master that Sentinels watch. The master dies, with or without writes that its
-//! replicas missed. It hangs and comes back, or it is deposed.
+//! Faults of a master that Sentinels watch. The master is killed, with or without writes that its
+//! replicas missed, or it hangs and resumes, or it is deposed.
 
 use std::time::Duration;
 
@@ -39,14 +39,14 @@ impl Failing for Deployment {
     }
 }
 
-/// Cuts the master off from its replicas, and kills the master after a while.
+/// Cuts the master off from its replicas, and then kills the master after a random time.
 fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of the master from its replicas, then SIGKILL");
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // Bytes in flight would reach the stopped replicas when they resume, so their connections are
-    // closed too.
+    // Bytes in flight would reach the stopped replicas after they resume, so their connections are
+    // also closed.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     deployment.master().probe().run::<u32>(&cut);
@@ -83,7 +83,7 @@ fn depose(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     let old = deployment.named();
     let sentinel = deployment.ports().next().expect("a Sentinel runs");
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
-    // The Sentinel refuses a forced fail-over too soon after the last one.
+    // The Sentinel refuses a forced fail-over too soon after the previous fail-over.
     let asked = wait::try_until(LIMIT, || {
         let mut order = cmd("SENTINEL");
         let order = order.arg("FAILOVER").arg(MASTER);

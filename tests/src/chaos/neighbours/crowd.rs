@@ -1,4 +1,5 @@
-//! Cuts the connection of a process with more waiting calls than a server answers at once.
+//! Scenes that cut the connection of a process. The process has more waiting calls than a server
+//! answers at once.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -15,8 +16,8 @@ use crate::pipe::Pipe;
 pub(super) const SCENE: &str = "many calls wait, and the connection is cut";
 
 const TENANTS: usize = 20;
-/// The ttl of all leases in this scene. It is long, because the many calls need a while to ask
-/// again after a cut.
+/// The ttl of all leases in this scene. It is long, because the many calls need some time to send
+/// their requests again after a cut.
 const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
@@ -47,15 +48,15 @@ fn long_names(many: u64) -> Vec<String> {
     (0..many).map(name).collect()
 }
 
-/// The waiting calls of the tenants' process, and the locks that another process holds meanwhile.
+/// The waiting calls of the tenants' process, and the locks of another process that they wait for.
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,
     _other: LockPool,
 }
 
-/// Lets another process hold a lock for each of these names, and lets one call of the tenants wait
-/// for each lock.
+/// Makes another process hold a lock for each of these names. For each lock, starts one waiting
+/// call of the tenants.
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
     let ttl = LONG * 2;
     tenants.runtime.block_on(async {
@@ -87,7 +88,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
 }
 
 impl Crowd {
-    /// Drops the held locks. Fails unless each waiting call then gets its lock.
+    /// Releases the held locks. Fails unless each waiting call then gets its lock.
     fn let_in(self, tenants: &Tenants, sheet: &Sheet) {
         let many = self.held.len();
         let mut waits = self.waits;

@@ -1,4 +1,4 @@
-//! Another team that manages its users, and more watches than usual.
+//! Scenes with a team that changes the server's users, and with more watches than usual.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;

@@ -1,6 +1,6 @@
-//! Scenes of requirement 38: leases must last in spite of other users of the server. In the scenes
-//! a user has few rights, a server allows less after a reconnect, or one packet cannot carry all
-//! waiting calls.
+//! Scenes of requirement 38: leases must last in spite of other users of the server. In some scenes
+//! another user has few rights. In other scenes a server allows less after a reconnect, or one
+//! packet cannot carry the requests of all waiting calls.
 //!
 //! | file | noun |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Roles with few rights, locked rows and tables, and a role with other settings.
+//! Scenes with roles of few rights, locked rows and tables, and changed settings of the pool's
+//! role.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,13 +26,14 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// Statements that take leasehold's own advisory locks. The numbers are from its source.
+/// Statements that take leasehold's own advisory locks. The numbers are from leasehold's source.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
 /// Waits for every advisory lock that any role can see.
 const ALL: &str = "SELECT pg_advisory_lock((classid::bigint << 32 >> 32)::int, (objid::bigint - CASE WHEN objid::bigint > 2147483647 THEN 4294967296 ELSE 0 END)::int) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND objsubid = 2 AND d.datname = current_database() AND pid <> pg_backend_pid()";
 const END_POOLS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%' AND datname = current_database()";
-/// Settings that would refuse or cut everything, unless leasehold's sessions set their own values.
+/// Settings that would refuse or end every request if leasehold's sessions did not set their own
+/// values.
 const SETTINGS: &[&str] = &[
     "statement_timeout = '1ms'",
     "lock_timeout = '1ms'",
@@ -70,12 +72,12 @@ impl House {
         }
     }
 
-    /// Connects a client of the owner.
+    /// Connects a client with the role of the owner.
     fn owner(&self) -> Client {
         self.tenants.runtime.block_on(self.database.client())
     }
 
-    /// Creates a role without any grant, and connects a client of it.
+    /// Creates a role without any grant, and connects a client with this role.
     fn stranger(&self) -> Client {
         self.run(&self.owner(), "CREATE ROLE stranger LOGIN");
         self.tenants.runtime.block_on(client(&self.database))
@@ -94,8 +96,8 @@ async fn client(database: &Database) -> Client {
     client
 }
 
-/// Locks the rows of some leases. Their failing renewals are repeated again and again, in one
-/// request with the renewals of the other leases.
+/// Locks the rows of some leases. The failing renewals of these leases are repeated again and
+/// again, in one request with the renewals of the other leases.
 fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "some rows are locked";
     let house = House::open(TENANTS);
@@ -117,8 +119,8 @@ fn row(_ground: &Ground, sheet: &Sheet) {
     drop(attacked);
 }
 
-/// Locks the table for 0.3 of a ttl. That may cost no lease, since a lease survives an outage of
-/// 0.4 of its ttl.
+/// Locks the table for 0.3 of a ttl. No lease may be lost, because a lease must survive an outage
+/// of 0.4 of its ttl.
 fn table(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the table is locked for a moment";
     let house = House::open(TENANTS);
@@ -139,10 +141,11 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let owner = house.owner();
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
-    // This client waits for the advisory lock of each pool's beacon.
+    // This client waits for the advisory lock of each pool's beacon (the row that shows a listening
+    // process).
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
-        // The statement waits until the server ends.
+        // The statement waits until the server ends, so its result is ignored.
         let _ = waits.batch_execute(ALL).await;
     });
     sleep(TTL / 4);
@@ -188,8 +191,8 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     let guard = house.tenants.take("guarded", TTL);
     let fence = guard.fence().map_or(0, Fence::as_i64);
     for high in [i64::MAX, fence + 10_i64.pow(15)] {
-        // The server may refuse the high fence. In any case the high fence must not stay, so the
-        // holder's own fence must pass afterwards.
+        // The server may refuse the high fence. In any case, the high fence must not be stored, so
+        // the holder's own fence must still be accepted.
         let sql = format!("SELECT leasehold.guard('lock:guarded', {high})");
         let _ = house.tenants.runtime.block_on(stranger.batch_execute(&sql));
         let sql = format!("SELECT leasehold.guard('lock:guarded', {fence})");
@@ -201,7 +204,7 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     house.tenants.last(sheet, SCENE);
 }
 
-/// Changes the settings of the role. They take effect with its next connection.
+/// Changes the settings of the pool's role. A setting takes effect with the role's next connection.
 fn settings(_ground: &Ground, sheet: &Sheet) {
     let house = House::open(TENANTS);
     // The settings do not affect the owner's session, because it began earlier.
@@ -211,8 +214,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         let set = format!("ALTER ROLE leasehold SET {setting}");
         house.run(&owner, &set);
         house.run(&owner, END_POOLS);
-        // The call gets its lock only after the pool has connected again, so the setting is in
-        // effect.
+        // The call gets its lock only after the pool has connected again. So the setting is in
+        // effect after the call.
         let began = Instant::now();
         house.tenants.turn(sheet, &scene, "turn");
         sleep((TTL / 2).saturating_sub(began.elapsed()));
@@ -226,7 +229,7 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
 }
 
 /// Uses keys of 512 bytes, the greatest allowed length. A notification of the server can have at
-/// most 8,000 bytes.
+/// most 8,000 bytes, so these keys test the limit.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

@@ -1,4 +1,5 @@
-//! Users without rights on the locks, and a server that takes rights and connections away.
+//! Scenes with users without rights on the locks, and with a server that takes rights and
+//! connections away.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -59,8 +60,8 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
                 while !over.load(Ordering::Relaxed) {
                     let mut set = cmd("SET");
                     set.arg(format!("other:{number}")).arg(&large);
-                    // This client may lose its connection, because the commands of the other
-                    // threads are slow.
+                    // An error is ignored. This client may lose its connection, because the
+                    // commands of the other threads are slow.
                     let _ = probe.try_run::<()>(&set);
                     let _ = probe.try_run::<String>(cmd("GET").arg(format!("other:{number}")));
                     let _ = probe.try_run::<i64>(cmd("EVAL").arg(SLOW).arg(0));
@@ -78,8 +79,8 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
     tenants.last(sheet, SCENE);
 }
 
-/// Takes the channels from the pool's user. The pool must keep its locks, since messages only make
-/// waiting calls faster.
+/// Removes the permission for channels from the pool's user. The pool must keep its locks, because
+/// messages only let waiting calls get their locks sooner.
 fn channels(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the user of the pool loses its channels";
     let server = Server::start();

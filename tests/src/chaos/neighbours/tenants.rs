@@ -13,7 +13,7 @@ use crate::lateness::Excuse;
 pub(super) const TTL: Duration = Duration::from_secs(2);
 /// Longer than any lease lasts without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
-/// Time in which a waiting process asks again if a message was lost or refused.
+/// Time within which a waiting process repeats its request if a message was lost or refused.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -54,14 +54,14 @@ impl Tenants {
         tenants
     }
 
-    /// Takes another renewed lock.
+    /// Takes another lock with a watchdog.
     pub(super) fn take(&self, key: &str, ttl: Duration) -> LockGuard {
         let asked = self.pool.lock(key).ttl(ttl).wait(LONG).watchdog();
         let taken = self.runtime.block_on(asked.acquire());
         taken.unwrap_or_else(|error| panic!("{key}: {error}"))
     }
 
-    /// Connects a pool that stands for another process.
+    /// Connects another pool, which stands for another process.
     pub(super) fn other(&self) -> LockPool {
         self.runtime.block_on(connect(&self.url))
     }
@@ -78,7 +78,8 @@ impl Tenants {
         });
     }
 
-    /// Releases a lock, and fails if a waiting process does not get it soon after that.
+    /// Releases a lock while another process waits for it. Fails if that process does not get the
+    /// lock soon after.
     pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
         let other = self.other();
         let guard = self.take(key, TTL);

@@ -1,5 +1,5 @@
-//! A server that grants shorter sessions than before, more watched paths than a packet carries, and
-//! a client with many nodes.
+//! Scenes with a server that grants shorter sessions than before, with more watched paths than fit
+//! into a packet, and with a client that has many nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -36,7 +36,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     let held = tenants.take("held", Duration::from_secs(20));
     server.set_longest_session(Duration::from_secs(6));
     server.restart();
-    // By now the holder has renewed its session with the new server, or has given it up.
+    // By now the holder has renewed its session with the restarted server, or has abandoned the
+    // session.
     tenants.turn(sheet, SCENE, "turn");
     sleep(TTL);
     pipe.set(Flow::BlackHole);
@@ -62,8 +63,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Watches more paths than a packet carries. A client sends its watched paths again after it has
-/// reconnected.
+/// Watches more paths than fit into a packet. After a reconnect, a client sends its watched paths
+/// again.
 fn crowd(ground: &Ground, sheet: &Sheet) {
     let server = Settings::new().longest_session(LONG).start();
     let url = |pipe: &Pipe| Zookeeper::url_of_all([pipe.address()], "crowd");
@@ -89,7 +90,7 @@ fn nodes(_ground: &Ground, sheet: &Sheet) {
             while !over.load(Ordering::Relaxed) {
                 client.enqueue(&name);
             }
-            // The answer lists all nodes, so it is larger than most others.
+            // The answer lists all nodes, so it is larger than most answers.
             client.names("/other");
         });
         sleep(LONG_FOR_A_LEASE);

@@ -16,11 +16,11 @@ pub const UNCHECKED: &str = "FenceUnchecked";
 /// A bug, and the scenario that detects it.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Its name in `leasehold::__test::bugs`.
+    /// The name of the bug in `leasehold::__test::bugs`.
     pub bug: &'static str,
     /// The kind of violation that the oracle must report.
     pub kind: Kind,
-    /// The scenario, in words.
+    /// A description of the scenario.
     pub what: &'static str,
     scenario: fn(&Scene),
 }

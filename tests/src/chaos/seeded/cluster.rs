@@ -7,11 +7,11 @@ use crate::chaos::job::Lane;
 use crate::cluster::Setup;
 use crate::oracle::Note;
 
-/// Enough keys for each master to have some.
+/// Number of keys. With this number, each master has some of them.
 const KEYS: u32 = 12;
 
-/// Lets one process hold locks on every master, and renew them in one batch. Then one master
-/// refuses its renewals.
+/// A process holds locks on every master, and renews them in one batch. Then one master refuses the
+/// renewals of its locks.
 pub(super) fn refused_by_one(scene: &Scene) {
     let cluster = Setup::new().start();
     let mut user = cmd("ACL");
@@ -26,8 +26,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // After a reconnect a process renews all its locks at once. From then on all renewals are due
-    // at the same time, even if the locks were taken far apart.
+    // After a reconnect a process renews all its locks at once. So from now on all renewals are due
+    // at the same time, although the locks were taken at different times.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);
@@ -36,8 +36,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     finish(first);
 }
 
-/// Lets one process hold many locks on one master and a few on the other masters, and renew them in
-/// one batch. Then one of the many locks is deleted.
+/// A process holds many locks on one master and a few on the other masters, and renews them in one
+/// batch. Then one of the many locks is deleted.
 pub(super) fn one_deleted(scene: &Scene) {
     const MANY: usize = 10;
     let cluster = &Setup::new().start();

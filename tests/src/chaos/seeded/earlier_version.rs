@@ -1,4 +1,4 @@
-//! Scenarios of a process of the previous version.
+//! Scenarios with a process of the previous version.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use crate::server::Server;
 
 const TURNS: u32 = 5;
 
-/// Checks that the process gets the lock without delay when it comes to the head of the queue. If
-/// it does not recognise the lock as reserved for itself, the reservation lasts for a second.
+/// Checks that the process gets the lock without delay when it reaches the head of the queue. With
+/// a bug, the process may not recognise that the lock is reserved for it, and the reservation lasts
+/// for a second each time.
 pub(super) fn queues(scene: &Scene) {
     const WITHIN: Duration = Duration::from_secs(3);
     let server = Server::start();

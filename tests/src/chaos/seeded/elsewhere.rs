@@ -3,7 +3,7 @@
 /// A bug without a scenario, and the test that fails because of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// Its name in `leasehold::__test::bugs`.
+    /// The name of the bug in `leasehold::__test::bugs`.
     pub bug: &'static str,
     /// The program that has the test: a test program of this package, or `leasehold` for the unit
     /// tests of that crate.

@@ -1,7 +1,7 @@
 //! The seeded bugs, each with the smallest scenario in which the oracle detects it.
 //!
 //! A bug is switched on in a worker process (`LEASEHOLD_SEEDED_BUG`). Every scenario also runs
-//! without its bug, and must then have no violation.
+//! without its bug, and then the oracle must find no violation.
 
 mod cases;
 mod cluster;

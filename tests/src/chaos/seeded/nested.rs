@@ -17,7 +17,7 @@ pub(super) fn two_at_once(scene: &Scene) {
     scene.run(&server.url(), nesting(100));
 }
 
-/// Uses one thread, so that the two tasks are polled in turn.
+/// The worker uses one thread, so that its two tasks are polled alternately.
 pub(super) fn two_tasks(scene: &Scene) {
     let server = Server::start();
     let mut lane = nesting(20).waits(8_000);

@@ -17,7 +17,7 @@ pub(super) fn split(scene: &Scene) {
     // The first worker reaches only node 0.
     let first = Lane::stays("k", 2_000, 1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
-    // With the bug, the first worker enters the lock, although it has only one node.
+    // With the bug, the first worker enters the lock, although only one node has granted it.
     wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
     let second = Lane::stays("k", 2_000, 100).waits(8_000);
     let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
@@ -25,7 +25,8 @@ pub(super) fn split(scene: &Scene) {
     finish(first);
 }
 
-/// Starts a worker that connects to all nodes and loses the nodes `away` before its first call.
+/// Starts a worker that connects to all nodes. Before its first call, the worker loses the
+/// connections to the nodes `away`.
 fn cut_off_from(
     scene: &Scene,
     nodes: &Quorum,
@@ -65,7 +66,7 @@ pub(super) fn left_with_one(scene: &Scene) {
 pub(super) fn forgetful(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
-    // The third node never gets the lock, and the second node forgets it.
+    // The third node never gets the lock, and the restarted second node forgets it.
     let stays = Lane::stays("k", 3_000, 2_500);
     let (first, _proxies) = cut_off_from(scene, &nodes, 2..3, stays);
     scene.await_entries(1);

@@ -15,15 +15,15 @@ fn click(requests: u64) -> Lane {
     })
 }
 
-/// Notes that the store keeps every result from now on.
+/// Notes that the store keeps every result after this.
 fn all_kept(scene: &Scene) {
     scene.crew.note(&Note::AllKept {
         key: "k".to_owned(),
     });
 }
 
-/// Lets a body block its thread past the end of its lease. Another call runs meanwhile, and a third
-/// call begins after both have ended.
+/// Lets a body block its thread beyond the end of its lease. Another call runs meanwhile, and a
+/// third call begins after both have ended.
 pub(super) fn late(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();
@@ -37,7 +37,7 @@ pub(super) fn late(scene: &Scene) {
     scene.run(&server.url(), click(1));
 }
 
-/// Makes different requests for one key.
+/// Sends different requests for one key.
 pub(super) fn requests(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();

@@ -42,7 +42,8 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// Like `deleted`, but the body waits for an event that only a loss can end.
+/// Like `deleted`, but the body waits for an event that never comes, so only the loss of its lock
+/// can end it.
 pub(super) fn deleted_while_it_waits(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 0).watched();
@@ -54,8 +55,8 @@ pub(super) fn deleted_while_it_waits(scene: &Scene) {
     finish(hand);
 }
 
-/// Deletes one of two locks that a process renews in one batch. After a reconnect, a process renews
-/// all its locks in one batch.
+/// Deletes one of two locks that a process renews in one batch. To get one batch, the scenario ends
+/// the connections: after a reconnect, a process renews all its locks together.
 pub(super) fn one_of_two_deleted(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -71,7 +72,7 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// Deletes the key of a guard before its release.
+/// Deletes the key of a guard's lock before the guard is released.
 pub(super) fn gone(scene: &Scene) {
     let server = Server::start();
     let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
@@ -123,7 +124,7 @@ pub(super) fn dropped_inside(scene: &Scene) {
     scene.free("k", due, now(), within);
 }
 
-/// Loses the request of a release, and ends its connection.
+/// Loses the request of a release, and ends the connection on which it was sent.
 pub(super) fn release_cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -138,8 +139,8 @@ pub(super) fn release_cut_off(scene: &Scene) {
     finish(hand);
 }
 
-/// Loses the request of a release, lets the program end with an orderly shutdown, and heals the
-/// network.
+/// Loses the request of a release, lets the program end with an orderly shutdown, and then heals
+/// the network.
 pub(super) fn ends_while_it_releases(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -160,13 +161,13 @@ pub(super) fn straggler(scene: &Scene) {
     let proxy = Proxy::start(server.address());
     let lane = Lane::stays("k", 30_000, 50).waits(5_000);
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
-    // The count exceeds the set-up as soon as the acquire is sent.
+    // This condition is true as soon as the acquire is sent.
     let set_up = scene.set_up();
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
     });
-    // Requests on a new connection are not delayed. The bytes in flight on the old connection stay
-    // delayed.
+    // Requests on a new connection are not delayed. The bytes in flight on the old connection are
+    // still delayed.
     proxy.pass();
     proxy.hang_up(Duration::ZERO);
     let probe = server.probe().namespace("lock:");
@@ -201,8 +202,8 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The destructor is shorter than the 150 ms between the soft end of the lease, when the loss is
-    // signalled, and its hard end.
+    // The lease has 150 ms between its soft end, when the loss is signalled, and its hard end. The
+    // destructor takes less time than that.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -214,7 +215,7 @@ pub(super) fn slow_drop(scene: &Scene) {
 pub(super) fn late_release(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 400, 0);
-    // The body is one long poll, which no gate can interrupt.
+    // The body is one long poll, which the gate cannot interrupt.
     lane.work = Work::Block { ms: 1_500 };
     let first = scene.enter(&server.url(), lane);
     let second = scene.enter(&server.url(), Lane::stays("k", 10_000, 3_500).waits(5_000));
@@ -269,10 +270,11 @@ pub(super) fn handed_over_late(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
     // The first call ends before the process knows that another call will wait. So only the second
-    // call can pass its lock on, to the third.
+    // call can pass its lock on, to the third call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Without this option, the process would leave the key free after the first call.
+    // With zero, the process never leaves the key free for other clients. By default, it would do
+    // so after the first call.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -288,8 +290,7 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// Lets the third call continue the lease of the second call, and stay inside for longer than the
-/// ttl.
+/// The third call continues the lease of the second call, and stays inside for longer than the ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -298,7 +299,8 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Without this option, the process would leave the key free after each call.
+    // With zero, the process never leaves the key free for other clients. By default, it would do
+    // so after each call.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }
@@ -310,7 +312,7 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// Lets a call wait for a lock that another client holds and deletes.
+/// A call waits for a lock that another client holds and then deletes.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();
@@ -351,7 +353,7 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// The bug of this scenario is in the resource, unlike all other bugs, which are in the lock.
+/// The bug of this scenario is in the protected resource. All other bugs are in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

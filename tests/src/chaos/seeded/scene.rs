@@ -1,4 +1,4 @@
-//! The environment of a scenario: one history, and workers with or without the bug.
+//! The environment of a scenario: one history, and workers with the bug or without it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -40,13 +40,13 @@ impl Scene {
         self.crew.job(url, vec![lane])
     }
 
-    /// Starts a worker, with the bug if there is one.
+    /// Starts a worker, with the bug if the scenario has one.
     pub(super) fn start(&self, url: &str, lane: Lane) -> Hand {
         self.crew.spawn(&self.job(url, lane), self.bug)
     }
 
-    /// Starts a worker whose requests and answers take at least `least` each, with the bug if there
-    /// is one.
+    /// Starts a worker, with the bug if the scenario has one. Each of its requests and answers
+    /// takes at least `least`.
     pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
         let job = self.job(&proxy.url(), lane);
         self.crew.spawn_gated(job, self.bug, || {
@@ -64,7 +64,8 @@ impl Scene {
         self.set_up.get()
     }
 
-    /// Starts a worker, with the bug if there is one, and waits until it is inside its lock.
+    /// Starts a worker, with the bug if the scenario has one, and waits until it is inside its
+    /// lock.
     pub(super) fn enter(&self, url: &str, lane: Lane) -> Hand {
         let entered = self.entered();
         let hand = self.start(url, lane);
@@ -85,7 +86,7 @@ impl Scene {
     }
 
     /// Takes the key away, and notes that the body inside `key` must leave within 1.9 s. A process
-    /// renews a lease of 3 s within a second, and then sees the loss.
+    /// renews a lease of 3 s within a second, and then detects the loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -105,11 +106,11 @@ impl Scene {
         );
     }
 
-    /// Notes the time at which `key` came free after its holder's end, which must be within
-    /// `within`.
+    /// Notes the time at which `key` became free after its holder's end. The oracle reports a time
+    /// longer than `within`.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
-        // After `within`, all delayed requests have arrived, so no late request can take the key
+        // After `within`, all delayed requests have arrived. So no late request can take the key
         // again.
         wait::try_until(within * 2, || {
             now() > due + nanos(within) && !probe.exists(key)

@@ -1,4 +1,4 @@
-//! Scenarios of waiting processes when the server's clock is set back.
+//! Scenarios with waiting processes while the server's clock is set back.
 
 use super::scene::{LONG, Scene};
 use crate::chaos::job::Lane;

@@ -1,4 +1,4 @@
-//! Scenarios of calls of two keys.
+//! Scenarios with calls of two keys.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
     lane.on(&["a", "b"])
 }
 
-/// Deletes the second key while the body waits for an event that only a loss can end.
+/// Deletes the second key while the body waits for an event that never comes, so only the loss of a
+/// lock can end it.
 pub(super) fn second_key_lost(scene: &Scene) {
     let server = Server::start();
     let mut lane = pair(3_000, 0).watched();
@@ -32,11 +33,12 @@ pub(super) fn second_key_lost(scene: &Scene) {
 }
 
 /// Stops a process shortly before the end of the lease on its first key, and resumes it after that
-/// end. The first lease ends before the second, because the call waited for the second key.
+/// end. The lease on the first key ends before the second lease, because the call had to wait for
+/// the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
     // The process must resume before the loss of the second lease is signalled. With this ttl,
     // there are 2.2 s between the end of the first lease and that signal. With a ttl of 6 s there
-    // are only 0.8 s, which is not enough on a busy machine.
+    // would only be 0.8 s, which is not enough on a busy machine.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

@@ -1,4 +1,4 @@
-//! Scenarios of a client without leasehold's queue, on a key that processes use without a pause.
+//! Scenarios with a client without leasehold's queue, on a key that processes use without a pause.
 
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Interval between two tries of the client. It is short enough for a try in each pause of 300 ms.
-/// It is long enough that a try hardly ever falls between two sections.
+/// Interval between two attempts of the client. It is short enough for an attempt in each pause of
+/// 300 ms, in which processes leave the key free. It is long enough that an attempt is hardly ever
+/// made between two sections.
 const POLL: Duration = Duration::from_millis(250);
-/// Number of rounds. A try may still fall between two sections, but not in so many rounds in a row.
+/// Number of rounds. An attempt may still be made between two sections, but not in this number of
+/// successive rounds.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 
@@ -24,8 +26,8 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Lets another client try for the key in each round, and notes when it got the key. Stops after
-/// the first round without the key.
+/// Lets another client try to take the key in each round, and notes the time until it got the key.
+/// Stops after the first round in which the client did not get the key.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {

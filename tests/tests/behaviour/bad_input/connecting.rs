@@ -21,15 +21,15 @@ type Case = (
     &'static [&'static str],
 );
 
-/// I/O timeout of the cases. A server that is silent for this long counts as unavailable.
+/// I/O timeout of the cases. A server that does not answer in this time counts as unavailable.
 const SILENT: Duration = Duration::from_secs(1);
 
 async fn refuse_all(cases: Vec<Case>) {
     refuse_all_within(cases, SILENT).await;
 }
 
-/// Like `refuse_all`, but with another timeout, for cases that need the server's answer. It may be
-/// late on a busy machine.
+/// Like `refuse_all`, but with another timeout, for cases that need the server's answer. On a busy
+/// machine that answer may be late.
 async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
     for (what, url, variants, expected) in cases {
@@ -216,8 +216,8 @@ async fn servers_other_than_redis_are_refused() {
     refuse_all(cases).await;
 }
 
-/// Fails if an endless reply blocks a caller, or is kept in memory. With 200 MB in one line, a call
-/// with a budget of 4 s once waited for 167 s.
+/// Fails if an endless reply blocks a caller, or is kept in memory. In an earlier version, a call
+/// with a `wait` of 4 s waited for 167 s after 200 MB in one line.
 #[tokio::test]
 async fn endless_replies_at_connect_are_refused() {
     const MOST: usize = 200_000_000;
@@ -253,7 +253,8 @@ async fn endless_replies_at_connect_are_refused() {
         let error = builder.connect().await.expect_err(what);
         let variants = &["Unavailable/protocol"];
         expect(what, &error, variants, &[expected, "127.0.0.1"], started);
-        // Some MB more may be counted as sent, because the operating system buffers them.
+        // Some MB more than the pool has read may be counted as sent, because the operating system
+        // buffers them.
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
     }
@@ -264,7 +265,7 @@ async fn wrong_credentials_and_databases_are_refused() {
     refuses_credentials(&ServerOptions::new()).await;
 }
 
-/// Fails if the log-in of a RESP2 connection leaves out the user, the password or the database.
+/// Fails if the log-in of a RESP2 connection omits the user, the password or the database.
 #[tokio::test]
 async fn resp2_connections_send_credentials_and_database() {
     let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
@@ -320,7 +321,7 @@ async fn refuses_credentials(options: &ServerOptions) {
     refuse_all_within(cases, NO_OUTAGE).await;
 }
 
-/// Fails if the `Debug` text of a pool contains its URL.
+/// Fails if the `Debug` text of a pool, or the value of its lock, contains the password.
 #[tokio::test]
 async fn debug_output_of_a_pool_hides_its_password() {
     let server = ServerOptions::new().password(CANARY).start();

@@ -12,7 +12,7 @@ use super::{Began, CANARY};
 /// Names and values of environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// Longer than a process takes on a busy machine.
+/// Longer than a process needs, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn outcome(environment: Variables) -> Event {

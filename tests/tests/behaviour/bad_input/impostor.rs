@@ -60,7 +60,7 @@ pub(crate) fn closes() -> u16 {
     port
 }
 
-/// Accepts connections and never answers, until the listener is dropped.
+/// Accepts connections and never answers, until the returned listener is dropped.
 pub(crate) fn is_silent() -> (TcpListener, u16) {
     listen()
 }

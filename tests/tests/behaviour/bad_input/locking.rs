@@ -23,7 +23,7 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Number of bodies that one test has run. Most calls of that test must not run a body.
+/// Number of bodies that have run in one test. Most calls of that test must not run a body.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
@@ -100,8 +100,8 @@ async fn keys() {
         .expect("512 bytes are fine");
 }
 
-/// Fails if a call can lock a key that leasehold itself uses. Such a call could overwrite a fence
-/// counter, or delete a lock.
+/// Fails if a call can lock a key that leasehold uses internally. Such a call could overwrite a
+/// fence counter, or delete a lock.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let server = Server::start();
@@ -153,7 +153,7 @@ async fn reserved_keys_are_refused() {
     }
 }
 
-/// Fails if a call holds a lock without a fence, on a store where every lock has a fence.
+/// Fails if a call gets a lock without a fence, on a store where every lock has a fence.
 #[tokio::test]
 async fn a_grant_without_a_fence_is_refused() {
     let server = Server::start();
@@ -168,7 +168,7 @@ async fn a_grant_without_a_fence_is_refused() {
     for (number, answer) in answers.into_iter().enumerate() {
         for kind in ["alone", "share"] {
             // Each case has a separate key, because the removal of the previous key may still be on
-            // its way.
+            // its way to the server.
             let key = format!("{kind}{number}");
             proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
             let started = Began::now();
@@ -181,8 +181,8 @@ async fn a_grant_without_a_fence_is_refused() {
             let error = request.acquire().await.expect_err("no grant");
             let variants = &["Unavailable/protocol"];
             expect(answer, &error, variants, &["Redis"], started);
-            // The server did set a lock, although its answer was unusual. The pool must remove that
-            // lock.
+            // The server did set a lock, although the proxy replaced its answer. The pool must
+            // remove that lock.
             let again = pool.lock(&key).ttl(TTL).wait(TTL / 2).acquire().await;
             again.expect("free").release().await.expect("held");
         }
@@ -193,7 +193,7 @@ async fn a_grant_without_a_fence_is_refused() {
     assert!(all.is_err(), "{all:?}");
 }
 
-/// Fails if an invalid duration is sent to the server, or if the error waits for the server.
+/// Fails if an invalid duration is sent to the store, or if the error comes only after a request.
 #[tokio::test]
 async fn durations() {
     let started = Began::now();
@@ -235,7 +235,7 @@ async fn durations() {
             started,
         );
     }
-    // An endless wait is valid.
+    // A `wait` without end is valid.
     request()
         .wait(Duration::MAX)
         .acquire()
@@ -265,7 +265,7 @@ async fn ttls(pool: &LockPool, started: Began) {
         );
     }
     let least = lasting(pool, 1, Duration::from_millis(100)).await;
-    // The body may also not begin, because such a short lease may be over on a busy machine.
+    // The body need not begin, because on a busy machine such a short lease may end before that.
     assert!(
         matches!(least, Ok(()) | Err(LockError::Lost { .. })),
         "{least:?}"

@@ -1,4 +1,4 @@
-//! Tests of mistakes. Every mistake must soon give a typed error that names the remedy, without a
+//! Tests of mistakes. Every mistake must soon return a typed error that names the remedy, without a
 //! panic and without the password.
 
 mod connecting;
@@ -15,7 +15,7 @@ use leasehold_tests::lateness::Excuse;
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Start of a call. Its time limit is extended by the delays of a busy machine.
+/// Start of a call. The delays of a busy machine extend the call's time limit.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     at: Instant,
@@ -38,7 +38,8 @@ impl Began {
     }
 }
 
-/// Returns the variant, and for an unavailable store also its code, as in `Unavailable/io`.
+/// Returns the name of the variant, and for an unavailable store also its code, as in
+/// `Unavailable/io`.
 fn kind(error: &LockError) -> String {
     if let LockError::Unavailable { source } = error {
         return format!("Unavailable/{}", source.code());
@@ -46,8 +47,8 @@ fn kind(error: &LockError) -> String {
     leasehold_tests::variant::of(error).to_owned()
 }
 
-/// Checks the variant, and that the text names the remedy. Also checks that the error came in time
-/// and contains no secret.
+/// Checks the variant of the error, and that its text names the remedy. Also checks that the error
+/// came in time and contains no secret.
 #[track_caller]
 fn expect(what: &str, error: &LockError, variants: &[&str], expected: &[&str], started: Began) {
     started.expect_within(LIMIT, what);

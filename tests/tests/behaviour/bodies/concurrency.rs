@@ -1,4 +1,5 @@
-//! Tests of the main job: under the attribute, a non-atomic read, pause and write loses no update.
+//! Tests of the main task: bodies with the attribute lose no update when they read a number, pause,
+//! and write it back.
 
 use std::fs;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ async fn add_one(
     Ok(())
 }
 
-/// Fails without a lock, or with two holders: the counter then ends below the number of calls.
+/// Fails without a lock, or with two holders at a time: the counter then ends below the number of
+/// calls.
 async fn tasks_lose_no_update(urls: &[String]) {
     const TASKS: u64 = 24;
     const TIMES: u64 = 15;
@@ -112,7 +114,7 @@ fn processes_lose_no_update() {
     let program = env!("CARGO_BIN_EXE_worker");
     let mut workers = [(); 3].map(|()| Worker::spawn(program, &job));
     for worker in &mut workers {
-        // The pool of a worker may not connect in time on a busy machine.
+        // On a busy machine, the pool of a worker may not connect in time.
         while !connects(worker) {
             *worker = Worker::spawn(program, &job);
         }

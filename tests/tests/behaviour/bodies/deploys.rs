@@ -1,4 +1,4 @@
-//! Two versions of a program side by side, as in a rolling deploy. The table in
+//! Two versions of a program that run at the same time, as in a rolling deploy. The table in
 //! `docs/production.md` shows the result of each call.
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const OLD_TTL: Duration = Duration::from_secs(10);
 const NEW_TTL: Duration = Duration::from_secs(20);
 
-/// Lets six callers of each version take the lock repeatedly, each with the request of its version.
-/// Returns the maximum number of callers inside at one time.
+/// Makes six callers of each version take the lock repeatedly, each with the request of its
+/// version. Returns the maximum number of callers inside at one time.
 async fn load(
     store: &Store,
     old: fn(&LockPool) -> LockRequest,
@@ -72,7 +72,8 @@ async fn versions_with_other_permits_and_ttls_exclude_each_other(store: &Store) 
     assert_eq!(most.await, 1);
 }
 
-/// Fails if locks with different keys exclude each other, because the page states that they do not.
+/// Fails if locks with different keys exclude each other. `docs/production.md` states that they do
+/// not.
 async fn versions_with_another_key_template_do_not_exclude(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;
@@ -83,7 +84,8 @@ async fn versions_with_another_key_template_do_not_exclude(store: &Store) {
         .acquire()
         .await;
     other.expect("another lock").release().await.expect("held");
-    // A version deployed between these two takes both keys, and so excludes calls of each.
+    // A version deployed between these two takes both keys. So it excludes calls of the old version
+    // and of the new version.
     let both = [format!("order:{id}"), format!("shop:order:{id}")];
     let refused = new.lock_all(both.clone()).ttl(NEW_TTL).acquire().await;
     assert!(refused.expect_err("the old one is held").is_contention());
@@ -129,8 +131,8 @@ async fn versions_with_another_result_type_never_run_twice(store: &Store) {
     let second = OldOrder { id: 2 };
     let note = String::new;
     assert_eq!(create(&old, "a", first.clone()).await, Ok(first.clone()));
-    // The type of this version has a field with a default, so each version can read the other's
-    // result.
+    // The type of the new version has a field with a default, so each version can read the other
+    // version's result.
     let read = create(
         &new,
         "a",
@@ -153,7 +155,7 @@ async fn versions_with_another_result_type_never_run_twice(store: &Store) {
     };
     assert_eq!(create(&new, "b", made.clone()).await, Ok(made));
     assert_eq!(create(&old, "b", second).await, Ok(OldOrder { id: 3 }));
-    // The kept result cannot be read as this type.
+    // The kept result cannot be read as the type `OtherOrder`.
     let other = OtherOrder {
         number: "4".to_owned(),
     };

@@ -1,4 +1,5 @@
-//! Tests of detached bodies: they run to their end inside the lock, even if their caller goes away.
+//! Tests of detached bodies. Such a body runs to its end inside the lock, even if its caller is
+//! dropped.
 
 use std::fmt::Display;
 use std::future::pending;
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{begun, is_released};
+use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here takes unless it hangs.
@@ -39,7 +40,7 @@ impl Order {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// A method that takes `self` and all arguments by value, since a detached body must own
+    /// A method that takes `self` and all arguments by value, because a detached body must own
     /// everything that it needs.
     #[distributed_lock(key = "k", ttl = "20s", detach, guard = lock, pool = pool)]
     async fn place(self: Arc<Self>, pool: LockPool, id: u32) -> Result<u32> {
@@ -51,7 +52,7 @@ impl Order {
     }
 }
 
-/// Fails if the body is dropped with its caller, or continues without the lock.
+/// Fails if the body is dropped with its caller, or if the body continues without the lock.
 async fn the_body_outlives_its_caller(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
@@ -80,7 +81,8 @@ async fn the_caller_gets_the_result(store: &Store) {
     assert_eq!(sum.await, Ok(2));
 }
 
-/// Fails if a body runs, or its lock stays, although its call was dropped while it waited.
+/// Fails if the body runs, or the lock stays held, after the call was dropped while it waited for
+/// the lock.
 async fn a_call_dropped_while_waiting_runs_no_body(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("k", TTL));
@@ -115,7 +117,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
     // Fails unless the lock is released before the panic resumes in the caller.
     is_released(&*store.probe, "k", asked).await;
-    // The same without a caller.
+    // The same check, but the caller is dropped before the panic.
     let order = Arc::new(Order::default());
     tokio::select! {
         ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),
@@ -125,7 +127,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     wait::until_async("the release", HANG, || !store.probe.exists("k")).await;
 }
 
-/// Fails if the gate does not drop a detached body whose lease is lost.
+/// Fails if a detached body is not dropped after its lease is lost.
 async fn a_lost_lease_drops_the_body(store: &Store) {
     let pool = store.pool().await;
     let dropped = Arc::new(());
@@ -152,7 +154,7 @@ async fn goes_on(pool: LockPool) -> Result<bool> {
 
 async fn on_lost_applies_to_a_detached_body(store: &Store) {
     let pool = store.pool().await;
-    let ended = begun(|| goes_on(pool.clone()));
+    let ended = wait::begun(|| goes_on(pool.clone()));
     assert_eq!(wait::within("the body", HANG, ended).await, Ok(true));
 }
 
@@ -189,13 +191,13 @@ async fn scoped_and_detached(depth: u32) -> Result<u32> {
     }
 }
 
-/// Declares the future `Send`, which the compiler cannot infer through a recursion.
+/// Declares that the future is `Send`, which the compiler cannot infer through a recursion.
 fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope, or the call path of the body's own lock, does not reach the task of the
-/// detached body. No pool is installed here.
+/// Fails if the scope of the pool, or the call path of the body's lock, is not passed on to the
+/// task of the detached body. No pool is installed here.
 async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -235,7 +237,7 @@ async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     );
 }
 
-/// Fails if the shutdown does not wait for a body whose caller is gone.
+/// Fails if the shutdown does not wait for a body whose caller was dropped.
 async fn a_shutdown_waits_for_detached_bodies(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
@@ -333,7 +335,8 @@ fn runtime() -> Runtime {
     builder.build().expect("a runtime starts")
 }
 
-/// Fails if the caller waits forever, or gets a result, although the runtime of the body is gone.
+/// Fails if the caller waits forever, or gets a result, although the runtime of the body was
+/// dropped.
 #[test]
 fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
     let other = runtime();
@@ -347,7 +350,8 @@ fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
         pending::<()>().await;
     }));
     {
-        // On this thread the other runtime is the current one.
+        // On this thread, `other` is the current runtime during this block, so the body is spawned
+        // on `other`.
         let _inside = other.enter();
         wait::until("the body", HANG, || {
             assert!((&mut call).now_or_never().is_none());
@@ -361,7 +365,8 @@ fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
     assert!(here.block_on(free).is_ok());
 }
 
-/// Fails if a call panics or leaves its lock behind in a place where no task can be spawned.
+/// Fails if a call outside of a runtime, where no task can be spawned, panics or leaves its lock
+/// behind.
 #[test]
 fn detach_outside_of_a_runtime_is_an_error() {
     let here = runtime();

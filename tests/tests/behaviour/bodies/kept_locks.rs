@@ -1,5 +1,5 @@
-//! Tests of `cooldown`: locks that stay for a while after the work is done. They refuse a second
-//! click that comes after the end of the first.
+//! Tests of `cooldown`, which keeps a lock held for a while after its body. The lock refuses the
+//! second click of a double click, even if it comes after the end of the first call.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -64,14 +64,14 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
     }
 }
 
-/// Fails if a click after the end of the first one gets the lock, or if its `retry_after` is the
-/// ttl instead of the cooldown.
+/// Fails if a click after the end of the first call gets the lock. Also fails if its `retry_after`
+/// is the ttl instead of the cooldown.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
-    // On a busy machine the cooldown may begin after the call's end. Before that, `retry_after` may
-    // be the rest of the ttl.
+    // On a busy machine the cooldown may begin after the call's end. Until it begins, `retry_after`
+    // may be the rest of the ttl.
     let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
@@ -89,7 +89,8 @@ async fn a_late_double_click_is_refused(store: &Store) {
     assert_eq!(click(&other, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if the lock stays after any other result than `Ok`, because a retry must get it at once.
+/// Fails if the lock stays held after any result except `Ok`. A retry must then get the lock at
+/// once.
 async fn a_retry_after_a_failure_gets_the_lock(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -119,7 +120,8 @@ async fn a_retry_after_a_failure_gets_the_lock(store: &Store) {
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if a queued call gets the lock while it is kept, or keeps sleeping after it is free.
+/// Fails if a queued call gets the lock during the cooldown, or keeps sleeping after the lock is
+/// free.
 async fn a_waiting_call_gets_the_lock_after_the_cooldown(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (cooldown, excuse) = (Duration::from_millis(500), Excuse::begin());
@@ -141,12 +143,13 @@ async fn a_waiting_call_gets_the_lock_after_the_cooldown(store: &Store) {
     let (released, here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - released, here.max(there) - released);
     assert!(first >= cooldown, "in after {first:?} of {cooldown:?}");
-    // A busy machine adds some delay. A missed poll would add the rest of the ttl.
+    // A busy machine adds some delay, but far less than the rest of the ttl, which a missed poll
+    // would add.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if a lock that should be kept is passed to the next call of the process instead.
+/// Fails if the process passes a lock to its next call instead of keeping it for the cooldown.
 async fn a_kept_lock_is_not_handed_over(store: &Store) {
     let pool = store.pool().await;
     let cooldown = Duration::from_millis(500);
@@ -156,7 +159,7 @@ async fn a_kept_lock_is_not_handed_over(store: &Store) {
         guard.release_after(cooldown).await?;
         Ok::<_, LockError>(at)
     };
-    // Other calls already wait before the second and the third call get the lock.
+    // Other calls already wait when the second call and the third call get the lock.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];
@@ -167,8 +170,8 @@ async fn a_kept_lock_is_not_handed_over(store: &Store) {
     }
 }
 
-/// Fails if the cooldown of a guard or a body differs from that of the attribute, or if an
-/// impossible cooldown is accepted.
+/// Fails if the cooldown of a guard or of a `run` body differs from the attribute's cooldown, or if
+/// an impossible cooldown is accepted.
 async fn by_hand(store: &Store) {
     let pool = store.pool().await;
     let short = Duration::from_millis(200);
@@ -176,7 +179,7 @@ async fn by_hand(store: &Store) {
     let free = async || {
         wait::until_async("the cooldown's end", HANG, || !store.probe.exists("k")).await;
     };
-    // On a busy machine the cooldown may be over before the probe looks.
+    // On a busy machine the cooldown may be over before the probe reads the key.
     let is_kept = |since: Instant| {
         let kept = store.probe.exists("k");
         assert!(kept || short <= since.elapsed(), "it is not kept");
@@ -218,7 +221,7 @@ async fn by_hand(store: &Store) {
             matches!(refused, Err(LockError::Config { .. })),
             "{refused:?}"
         );
-        // The lock is released although the cooldown is refused.
+        // The lock is released although the requested cooldown is refused.
         is_released(&*store.probe, "k", asked).await;
     }
 }
@@ -280,7 +283,7 @@ on_every_store_of_leases! {
     hold_applies_to_several_detached_and_nested_keys,
 }
 
-// etcd does not report when a lock ends.
+// etcd does not report the end of a lock, so tests of `retry_after` are missing here.
 on_etcd! {
     a_retry_after_a_failure_gets_the_lock,
     a_waiting_call_gets_the_lock_after_the_cooldown,
@@ -297,8 +300,8 @@ on_stores!(sentinel cluster redlock: (
     a_kept_lock_is_not_handed_over,
 ));
 
-/// Fails if a timer of the process ends the cooldown. The cooldown must last even after the process
-/// has ended.
+/// Fails if a timer of the process ends the cooldown. The cooldown must continue even after the
+/// process has ended.
 #[tokio::test]
 async fn the_server_counts_the_hold() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Tests of the bodies of locked calls: a body is alone inside its lock, and however it ends, its
-//! lock becomes free.
+//! Tests of the bodies of locked calls. No other body is inside the lock of a body, and the lock
+//! becomes free after any end of the body.
 
 mod blocking;
 mod concurrency;
@@ -13,33 +13,21 @@ mod replay;
 
 use std::time::{Duration, Instant};
 
-use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 
-/// Time for which a call waits for the answer to its release, with a ttl of ten seconds or more.
+/// Time for which a call with a ttl of ten seconds or more waits for the answer to its release.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// Less than the ttl of each lock whose release is awaited.
+/// A time less than the ttl of each lock whose release these tests await.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Fails if `key` is still locked after a call that released it and began at `asked`. On a busy
-/// machine, the release may have no answer in time. The engine then repeats it in the background.
+/// Fails if `key` is still locked after a call that began at `asked` has released it. On a busy
+/// machine, the answer to the release may be late. The engine then repeats the release in the
+/// background, and this function does not fail.
 pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
     let answered = asked.elapsed() < RELEASE;
     let locked = probe.exists(key);
     assert!(!locked || !answered, "`{key}` is not released");
     wait::until_async(key, SOON, || !probe.exists(key)).await;
-}
-
-/// Repeats the call until a body has begun. On a busy machine, a short lease may end before that.
-async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
-    loop {
-        match call().await {
-            Err(LockError::Lost { .. } | LockError::Contended { .. }) => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            ended => return ended,
-        }
-    }
 }

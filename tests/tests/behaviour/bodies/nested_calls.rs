@@ -1,5 +1,6 @@
-//! Nested calls. A reentrant call enters the lock that its call path holds. Any other nested call
-//! is refused at once.
+//! Tests of nested calls. A reentrant call enters the lock that its call path holds. Any other
+//! nested call is refused at once. Of the nested calls in one body, only one runs at a time, and
+//! the other calls wait for their turns.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,17 +18,17 @@ use leasehold_tests::{on_every_store, on_stores};
 use tokio::sync::{Barrier, oneshot};
 use tokio::time::sleep;
 
-use super::{begun, is_released};
+use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
-/// Time given to events that must not happen.
+/// Time given to unwanted events to happen.
 const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
 
-/// Returns the fences, from the outermost call inwards.
+/// Returns the fences of all nested calls, from the outermost call to the innermost.
 #[distributed_lock(key = "k", ttl = "20s", reentrant, guard = lock, pool = pool)]
 async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
     lock.check()?;
@@ -52,7 +53,7 @@ async fn a_recursive_call_enters(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if the inner call's end releases the lock that the outer call still needs.
+/// Fails if the end of the inner call releases the lock that the outer call still needs.
 async fn only_the_outermost_call_releases(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -65,7 +66,7 @@ async fn only_the_outermost_call_releases(store: &Store) {
         assert!(store.probe.exists("k"), "released by the inner guard");
         drop(request().acquire().await?);
         assert!(store.probe.exists("k"), "released by the dropped guard");
-        // An inner call that is dropped before its end.
+        // This inner call is dropped before its end.
         let inner = request().run(std::future::pending::<()>());
         assert!(tokio::time::timeout(PAUSE, inner).await.is_err());
         assert!(store.probe.exists("k"), "released by the dropped call");
@@ -126,8 +127,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap, or if a nested call waits for its turn behind the calls
-/// around it.
+/// Fails if branches of a `join!` overlap. Also fails if a nested call waits for its turn behind
+/// the calls that enclose it.
 async fn concurrent_branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -163,7 +164,7 @@ async fn concurrent_branches_take_turns(store: &Store) {
 }
 
 /// Fails if a branch waits for its turn longer than its `wait`, or runs although its turn came too
-/// late. Also fails if a branch waits although it must try only once.
+/// late. Also fails if a branch without `wait` waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -186,7 +187,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
         let patient = async {
             sleep(PAUSE).await;
             let ended = request().wait(HANG).run(async {}).await;
-            // A free turn is taken even with a `wait` of zero.
+            // A turn that no branch has is taken even with a `wait` of zero.
             request().wait(Duration::ZERO).run(async {}).await?;
             ended
         };
@@ -209,7 +210,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch keeps its turn until this branch has given up.
+        // The other branch keeps its turn until this branch stops waiting.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -220,7 +221,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch dropped while it waits, or during its turn, keeps the turn.
+/// Fails if a branch keeps its turn, or a place in the order of turns, after it was dropped.
 async fn a_dropped_branch_returns_its_turn(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -251,8 +252,8 @@ async fn a_dropped_branch_returns_its_turn(store: &Store) {
     outer.expect("free").expect("all turns came back");
 }
 
-/// Fails if a spawned task inherits the call path, because it would then run beside the body that
-/// spawned it.
+/// Fails if a spawned task inherits the call path. The task would then run concurrently with the
+/// body that spawned it.
 async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
@@ -273,7 +274,7 @@ async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
     assert_eq!(waited.expect("no panic"), Ok(1));
 }
 
-/// Locks the same key again, without the flag `reentrant`.
+/// Locks the same key as `nest`, but without the flag `reentrant`.
 #[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
 async fn plain(pool: &LockPool) -> Result {
     Ok(())
@@ -307,16 +308,16 @@ async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
         expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
         expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
         expect_deadlock(&plain(&pool).await.expect_err("nested"), held_at);
-        // A call that has entered the lock holds it as well. The error still reports the place
-        // where the lock was taken.
+        // A call that has entered the lock also holds it. The error still reports the line where
+        // the lock was taken.
         let deeper = again()
             .reentrant()
             .run(plain(&pool))
             .await
             .expect("it enters");
         expect_deadlock(&deeper.expect_err("nested"), held_at);
-        // The answer takes less than any round trip. Only the shortest of many counts, so that a
-        // busy machine does not matter.
+        // The answer must take less time than any round trip. Only the shortest of many times
+        // counts, so that delays of a busy machine do not matter.
         let mut shortest = HANG;
         for _ in 0..100 {
             let started = Instant::now();
@@ -329,7 +330,8 @@ async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if another key, or the same key in another pool's namespace, is taken for the held one.
+/// Fails if a lock on another key, or on the same key in another namespace, is confused with the
+/// held lock.
 async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
@@ -339,7 +341,7 @@ async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
         let asked = Instant::now();
         let inner = pool.lock("j").ttl(TTL).reentrant().run(async {
             assert!(store.probe.exists("j"), "locked on its own");
-            // Inside the other key, a call enters the first key.
+            // Inside the lock on the other key, a call enters the lock on the first key.
             nest(&pool, 1).await?;
             nest(&other, 0).await
         });
@@ -365,7 +367,7 @@ async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
 }
 
 /// Fails if a guard puts its key on the call path. A guard can be sent to another task, so code
-/// that runs beside the guard is not inside its lock.
+/// that runs while the guard exists is not inside its lock.
 async fn a_guard_is_not_a_body(store: &Store) {
     let pool = store.pool().await;
     let guard: LockGuard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -377,11 +379,11 @@ async fn a_guard_is_not_a_body(store: &Store) {
     guard.release().await.expect("held until now");
 }
 
-/// Runs with the shortest possible lease.
+/// Runs with the shortest possible ttl.
 #[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
 async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
-    // The first call has the turn and never ends. The second call waits for the turn. Both end when
-    // they are notified of the loss.
+    // The first call gets its turn and never ends. The second call waits for its turn. Both end
+    // when they are notified of the loss.
     let endless = pool
         .lock("k")
         .ttl(TTL)
@@ -405,14 +407,14 @@ async fn woken<T>(future: impl Future<Output = T>) -> T {
 /// Fails if nested calls continue after their shared lease is lost.
 async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     let pool = store.pool().await;
-    let results = wait::within("the lost lease", HANG, begun(|| outlive(&pool))).await;
+    let results = wait::within("the lost lease", HANG, wait::begun(|| outlive(&pool))).await;
     for result in results.expect("it goes on") {
         assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
     }
 }
 
-/// Fails if a call keeps waiting for a turn that never comes, because a guard keeps the turn after
-/// the lease is lost.
+/// Fails if a call keeps waiting for its turn after the lease is lost. The turn never comes,
+/// because a guard keeps it.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -420,7 +422,7 @@ async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
         let _guard = request().acquire().await.expect("it enters");
         request().run(async {}).await
     };
-    let call = begun(|| outlived(&pool, body()));
+    let call = wait::begun(|| outlived(&pool, body()));
     let result = wait::within("the lost lease", HANG, call).await;
     assert!(
         matches!(result, Ok(Err(LockError::Lost { .. }))),
@@ -433,7 +435,7 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if the inner body of a lost lease is polled although the outer body is dropped.
+/// Fails if the inner body is polled after its lease is lost and the outer body is dropped.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();
@@ -465,13 +467,13 @@ on_stores!(sentinel cluster: (
     nested_calls_stop_after_a_lost_lease,
 ));
 
-// Redlock's locks have no fences.
+// Redlock's locks have no fences, so the tests of fences are missing here.
 on_stores!(redlock: (
     only_the_outermost_call_releases,
     nested_calls_stop_after_a_lost_lease,
 ));
 
-/// Fails if entering a lock sends a request, because the proxy lets nothing pass here.
+/// Fails if entering a lock needs an answer from the store. The proxy lets nothing pass here.
 #[tokio::test]
 async fn entering_needs_no_store() {
     let server = Server::start();
@@ -492,7 +494,7 @@ async fn entering_needs_no_store() {
     assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
 }
 
-/// Fails if one of two tasks on one thread sees the call path of the other. The tasks hold
+/// Fails if the call path of one task is visible to another task on the same thread. The tasks hold
 /// different keys.
 #[tokio::test]
 async fn tasks_on_one_thread_have_their_own_paths() {

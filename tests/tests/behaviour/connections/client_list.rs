@@ -1,4 +1,4 @@
-//! Connections of a pool, as operators see them in `CLIENT LIST`.
+//! Names of a pool's connections, as operators see them in `CLIENT LIST`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redis::cmd;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Returns the names of the named connections.
+/// Returns the names of all connections that have a name.
 fn names(probe: &RedisProbe) -> Vec<String> {
     let list: String = probe.run(cmd("CLIENT").arg("LIST"));
     let names = list.lines().filter_map(|line| {
@@ -42,8 +42,7 @@ fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     }
 }
 
-/// Fails if a connection has no name, if its replacement has none, or if the name shows the
-/// password.
+/// Fails if a connection or its replacement has no name, or if the name shows the password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connections_of_a_pool_have_a_name() {
     let server = ServerOptions::new().password("hunter2").start();
@@ -72,7 +71,7 @@ async fn the_connections_of_a_pool_have_a_name() {
     assert!(!list.contains("hunter2"));
 }
 
-/// Fails if only the connection of a single server is named.
+/// Fails if only connections to a single server have a name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_quorums_and_clusters_have_a_name() {
     let quorum = Quorum::young(3);
@@ -85,7 +84,7 @@ async fn connections_to_quorums_and_clusters_have_a_name() {
     drop(pool);
 }
 
-/// Fails if the pool cannot use a server that does not know the commands for names.
+/// Fails if the pool cannot use a server without the command `CLIENT`.
 #[tokio::test]
 async fn a_server_without_client_names_is_usable() {
     let server = ServerOptions::new()

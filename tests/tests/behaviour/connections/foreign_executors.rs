@@ -1,5 +1,5 @@
-//! Tests of unusual threads and executors. They must not harm other callers, although the engine
-//! does a part of its work on callers' threads.
+//! Tests of callers on unusual threads and executors. The engine does a part of its work on
+//! callers' threads, but such a caller must not harm other callers.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -36,8 +36,8 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard that is dropped at the very end of its thread stays held, or makes the pool's
-/// engine unusable. The thread can no longer enter a runtime.
+/// Fails if a guard dropped at the very end of its thread stays held, or makes the engine unusable.
+/// At that time, the thread can no longer enter a runtime.
 async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -49,8 +49,8 @@ async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
         // A thread outside of any runtime.
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
-                // The variable is initialized before the runtime's thread-locals, so that it is
-                // destroyed after them.
+                // The thread initializes this variable before the runtime's thread-locals, so it
+                // destroys the variable after them.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });
@@ -93,8 +93,8 @@ impl Wake for Panics {
     }
 }
 
-/// Fails if a panicking waker ends the call of another caller or makes the engine unusable. Fails
-/// also if it prevents the waking of later callers.
+/// Fails if a panicking waker ends the call of another caller, makes the engine unusable, or
+/// prevents the waking of later callers.
 async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     let pool = store.pool().await;
     let first = acquire(&pool, "key").await.expect("free");
@@ -128,7 +128,7 @@ async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;
     let server = Server::start();
     let probe = server.probe();
-    // With this timeout, a request that is not sent at once is not repeated during the test.
+    // With this long timeout, a delayed request is not sent again during the test.
     let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
     let pool = builder.connect().await.expect("it answers");
     for _ in 0..50 {
@@ -151,7 +151,7 @@ async fn no_call_waits_for_an_unpolled_caller() {
     }
 }
 
-/// Fails if calls with immediate answers keep the thread to themselves.
+/// Fails if calls with immediate answers do not yield their thread to other tasks.
 #[tokio::test]
 async fn immediately_answered_calls_yield_to_other_tasks() {
     for keys in [&["one"][..], &["one", "two"]] {
@@ -166,7 +166,7 @@ async fn others_run_beside_calls_for(keys: &[&str]) {
         .expect("a pool");
     let ran = Arc::new(AtomicUsize::new(0));
     let other = Arc::clone(&ran);
-    // There is only one thread, which this task must yield to the other.
+    // The runtime has only one thread. The calls below must yield it to this task.
     let other = tokio::spawn(async move {
         loop {
             other.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Tests of a server that forgets its scripts again and again: the pool must send their source.
+//! Tests of a server that forgets its scripts again and again. The pool must then send the source
+//! of the scripts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +39,7 @@ impl Storm {
         }
     }
 
-    /// Ends the storm. Returns the number of flushes.
+    /// Stops the flushes. Returns their number.
     fn end(mut self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is ended once");
@@ -66,8 +67,8 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if, while another client flushes all scripts, a call gets its lock only by luck, or a
-/// lease is lost.
+/// Fails if a call gets its lock only by luck, or if a lease is lost, while another client flushes
+/// all scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     let server = Server::start();
@@ -83,7 +84,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         kept.check().expect("it is renewed");
     }
-    // The sleep is longer than the ttl, so that a lost lease shows.
+    // The sleep is longer than the ttl. A lost lease is detected after it.
     tokio::time::sleep(Duration::from_secs(7)).await;
     kept.check().expect("it is renewed");
     let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
@@ -96,7 +97,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     assert!(sources > 10, "the source was sent {sources} times only");
 }
 
-/// Returns the number of bytes that the server receives from a connecting pool.
+/// Returns the number of bytes that the server receives while a pool connects.
 async fn bytes_to_connect(server: &Server) -> u64 {
     let received = || -> u64 {
         let stats: String = server.probe().run(cmd("INFO").arg("stats"));
@@ -110,7 +111,8 @@ async fn bytes_to_connect(server: &Server) -> u64 {
     received() - before
 }
 
-/// Fails if each connection sends the scripts, or if a server without them does not get them.
+/// Fails if each connection sends the scripts again, or if a server without the scripts does not
+/// get them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_sent_to_a_server_without_them() {
     let server = Server::start();
@@ -125,8 +127,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the pool keeps sending the source after the flushes, or after a single flush. The
-/// source is long.
+/// Fails if the pool keeps sending the source, which is long, after the flushes have ended or after
+/// a single flush.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();
@@ -159,7 +161,7 @@ async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // This call may get the lock by luck. If not, the error must allow a retry.
+        // This call may get the lock by luck. Otherwise the error must allow a retry.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

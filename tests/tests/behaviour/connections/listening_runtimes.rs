@@ -1,8 +1,8 @@
-//! Tests that all calls get their answers, no matter which runtime reads the answers and what
-//! becomes of it.
+//! Tests that all calls get their answers on any runtime, even if the runtime that reads the
+//! answers is blocked or dropped.
 //!
 //! A task on the runtime of one caller reads the answers for all callers. These tests block that
-//! runtime, end it, or call from threads without a runtime.
+//! runtime, drop it, or make calls from threads without a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -29,9 +29,9 @@ async fn pool(server: &Server) -> LockPool {
     pool_at(&server.url()).await
 }
 
-/// Returns a pool on any store.
+/// Returns a pool on the store at `url`.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
-    // With this timeout, a request whose answer is not read is not repeated during the test.
+    // With this long timeout, a request whose answer is not read is not sent again during the test.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }
@@ -48,13 +48,13 @@ pub(crate) fn small() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// Lowers the priority of this thread below that of the pool's keeper thread, which then does the
-/// thread's work.
+/// Lowers the priority of this thread below the priority of the pool's keeper thread. The keeper
+/// then sends the requests of this thread.
 fn lower_this_thread() {
     rustix::process::nice(1).expect("each thread may be nicer");
 }
 
-/// Fails if threads of low priority wait forever, delay normal threads, or leave locks behind.
+/// Fails if threads of low priority wait forever, delay other threads, or leave locks behind.
 #[test]
 fn low_priority_threads_get_locks_beside_normal_ones() {
     let server = Server::start();
@@ -93,17 +93,18 @@ fn low_priority_threads_get_locks_beside_normal_ones() {
 /// Fails if a thread of low priority waits until an idle runtime reads the answer.
 #[test]
 fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
-    /// The keeper checks every 20 ms the requests that it has sent for other threads. Without these
-    /// checks, each pair of requests would wait more than a second for the connection's own timers.
+    /// The keeper sends requests for threads of low priority, and checks these requests every 20
+    /// ms. Without these checks, each pair of requests would wait more than a second for the
+    /// connection's own timers.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
     let pool = idle.block_on(pool(&server));
-    // From now on that runtime reads the answers, and does nothing more.
+    // After this call, the runtime `idle` should read the answers, but it is not polled again.
     idle.block_on(pair(&pool, "first"));
     let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
-        // The keeper stops its checks when no request is under way.
+        // The keeper stops its checks when no request is in flight.
         thread::sleep(Duration::from_millis(200));
         thread::scope(|scope| {
             let low = scope.spawn(|| {
@@ -118,8 +119,8 @@ fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if the keeper sends the request of an abandoned call. A thread of low priority began the
-/// call, and a normal thread has dropped it.
+/// Fails if the keeper sends the request of an abandoned call. In this test a thread of low
+/// priority begins the call, and another thread drops it.
 #[test]
 fn a_call_dropped_on_another_thread_sends_no_request() {
     let server = Server::start();
@@ -143,19 +144,19 @@ fn a_call_dropped_on_another_thread_sends_no_request() {
     });
 }
 
-/// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
-/// blocked.
+/// Fails if callers of one runtime wait while another runtime should read the answers and all its
+/// workers are blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_blocked_runtime() {
-    /// Less than the second after which a release without an answer ends.
+    /// Less than one second, the time for which a release waits for its answer.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
     let blocked = Duration::from_millis(1500);
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails like the test above, on any store. The other runtime is blocked for `length`. Meanwhile, a
-/// call that takes longer than `slow` counts as late.
+/// Fails if calls wait for a blocked runtime. Runs on any store. All workers of another runtime are
+/// blocked for `length`. Meanwhile, a call that takes longer than `slow` counts as late.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
     length: Duration,
@@ -188,7 +189,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
                 tokio::spawn(pairs(pool, format!("a{number}"), end))
             })
             .collect();
-        // After this sleep, both runtimes are busy.
+        // After this sleep, callers of both runtimes take locks.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
         tokio::time::sleep(length).await;
@@ -242,8 +243,8 @@ async fn no_call_waits_for_one_blocked_worker() {
     }
 }
 
-/// Fails if the locks of an ending runtime's calls stay on the server, or if the next runtime
-/// waits.
+/// Fails if a dropped runtime leaves locks of its calls on the server, or if calls of the next
+/// runtime wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_ended_during_a_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
@@ -255,7 +256,7 @@ async fn a_runtime_ended_during_a_request_leaves_nothing() {
         let (pool, asked) = (pool.clone(), Arc::clone(&asked));
         let ended = tokio::task::spawn_blocking(move || {
             let runtime = small();
-            // The runtime of the first call reads the answers. All started calls are dropped after
+            // The runtime of the first call reads the answers. All later calls are dropped after
             // `number % 8` polls.
             runtime.block_on(pair(&pool, "first"));
             for task in 0..16 {
@@ -277,14 +278,14 @@ async fn a_runtime_ended_during_a_request_leaves_nothing() {
     }
     let asked = asked.load(Ordering::SeqCst);
     assert!(RUNTIMES < asked, "{asked} calls are too few");
-    // The first lock must be released long before its ttl is over.
+    // The locks must be released long before the end of their ttl.
     wait::until_async("nothing is left", LIMIT, || {
         probe.keys("lock:*-*").is_empty()
     })
     .await;
 }
 
-/// Fails if the calls of short-lived runtimes on one pool wait for ended runtimes.
+/// Fails if the calls of short-lived runtimes on one pool wait for dropped runtimes.
 #[test]
 fn short_runtimes_share_a_pool() {
     let server = Server::start();
@@ -297,7 +298,7 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // The bound is below one second, the time for which a call waits if only the keeper's next
+        // This bound is below one second. A call waits for one second if only the keeper's next
         // check completes it.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
@@ -305,14 +306,16 @@ fn short_runtimes_share_a_pool() {
     assert!(slow < 8, "{slow} of 800");
 }
 
-/// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
+/// Fails if calls on concurrent runtimes keep each other waiting forever, or hold a lock at the
+/// same time.
 #[test]
 fn concurrent_runtimes_share_a_pool() {
     let server = Server::start();
     runtimes_at_once(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls on concurrent runtimes keep each other waiting forever, or hold a lock at the
+/// same time. Runs on any store.
 pub(crate) fn runtimes_at_once(pool: &LockPool) {
     const RUNTIMES: usize = 4;
     const PAIRS: usize = 300;
@@ -365,7 +368,7 @@ fn threads_without_a_runtime_get_answers() {
     calls_without_a_runtime(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls need a runtime to get their answers. Runs on any store.
 pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
     thread::scope(|scope| {
         for number in 0..4 {
@@ -387,7 +390,7 @@ fn a_runtime_without_an_io_driver_is_enough() {
     calls_without_sockets(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls need a runtime with an I/O driver. Runs on any store.
 pub(crate) fn calls_without_sockets(pool: &LockPool) {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
@@ -409,12 +412,12 @@ fn connections(probe: &RedisProbe) -> u64 {
         .expect("a number")
 }
 
-/// Fails if a connection counts as silent only because the runtime that reads its answers does not
-/// run. The answer to the `PING` of an idle connection is then not read.
+/// Fails if a connection counts as silent only because the runtime that reads its answers is not
+/// polled. The answer to the `PING` of an idle connection is then not read.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
-    /// An idle connection gets a `PING` after 15 s, and counts as silent after another
-    /// `io_timeout`.
+    /// An idle connection gets a `PING` after 15 s. It counts as silent after another `io_timeout`
+    /// without an answer.
     const IDLE: Duration = Duration::from_secs(20);
     /// More time than even a busy machine needs for an answer.
     const SILENT: Duration = Duration::from_secs(3);
@@ -433,7 +436,7 @@ fn an_idle_runtime_costs_no_connection() {
     assert!(!replaced, "each time");
 }
 
-/// Fails if the pool does not notice the end of an idle connection to a server without push
+/// Fails if the pool does not detect the end of an idle connection to a server without push
 /// messages.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
@@ -449,14 +452,14 @@ fn an_ended_connection_is_replaced_at_once() {
     kill.arg("KILL").arg("TYPE").arg("NORMAL");
     let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
     assert_eq!(killed, 1, "the pool's");
-    // The limit ends long before the connection's next `PING`.
+    // This limit ends long before the connection's next `PING`.
     runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
         before < connections(&probe)
     }));
     runtime.block_on(pair(&pool, "key"));
 }
 
-/// Fails if a task that takes one lock after the other blocks the timers of its runtime.
+/// Fails if a task that takes one lock after another keeps the timers of its runtime from firing.
 #[test]
 fn timers_fire_beside_a_busy_loop() {
     async fn ticks(hot: impl Future<Output = ()>) -> usize {
@@ -477,8 +480,8 @@ fn timers_fire_beside_a_busy_loop() {
         let mutex = tokio::sync::Mutex::new(());
         let long = Duration::from_millis(300);
         let mut least = (0, usize::MAX);
-        // The test has several tries, because other tests may use the processors during one of the
-        // two halves.
+        // The test makes several attempts, because other tests may use the processors during one of
+        // the two halves.
         for _ in 0..5 {
             let locks = async {
                 let began = Instant::now();

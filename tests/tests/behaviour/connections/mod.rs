@@ -1,4 +1,4 @@
-//! The pool's connection, and the threads and runtimes that read its answers.
+//! Tests of the pool's connection, and of the threads and runtimes that read its answers.
 
 mod client_list;
 mod engine_panic;

@@ -1,4 +1,4 @@
-//! The pool reconnects automatically, and still holds its locks.
+//! Tests that the pool reconnects automatically, and still holds its locks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use redis::cmd;
 
 /// The ttl of a renewed lease.
 const TTL: Duration = Duration::from_secs(6);
-/// The ttl of a lease without renewal, or of a lease that outlasts restarts.
+/// The ttl of a lease without renewals, and of a lease that outlasts restarts.
 const LEASE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -43,15 +43,15 @@ async fn leave(held: LockGuard, what: &str) {
     assert_eq!(ended, Ok(()), "{what}");
 }
 
-/// Kills all connections except the probe's. First waits until the pool has a connection, because
-/// it may be replacing the previous one.
+/// Kills all connections except the probe's. Before that, waits until the pool is connected,
+/// because it may still be replacing its previous connection.
 async fn kill_all(probe: &RedisProbe) {
     let killed = || kill_clients(probe) >= 1;
     wait::until_async("the pool is connected", PATIENCE, killed).await;
 }
 
 fn kill_clients(probe: &RedisProbe) -> u32 {
-    // A pool that listens for messages counts as a subscriber.
+    // A pool that listens for messages counts as a subscriber (`PUBSUB`).
     let kill = |kind: &str| -> u32 {
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("TYPE").arg(kind);
@@ -60,7 +60,8 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
     kill("NORMAL") + kill("PUBSUB")
 }
 
-/// Fails if a broken connection is kept, or if a call fails that has time for another try.
+/// Fails if the pool keeps a broken connection, or if a call fails that has time for another
+/// attempt.
 #[tokio::test]
 async fn killed_connections_are_replaced() {
     let server = Server::start();
@@ -74,13 +75,13 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The first ttl. It doubles until the machine is quiet enough for a valid result.
+/// The first ttl. It is doubled until the machine is quiet enough for a valid result.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// While an attempt to connect hangs, the next one begins after a quarter of the `io_timeout`.
+/// Delay of the next attempt to connect while an attempt hangs: a quarter of the `io_timeout`.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 
-/// Fails if a lease is given up, or renewed too late, because of a short outage.
+/// Fails if a lease is lost because of a short outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     let mut random = Random::seeded("outages");
@@ -131,10 +132,10 @@ async fn outage(
     tokio::time::sleep(length).await;
     proxy.pass();
     let longer = began.elapsed().saturating_sub(length);
-    // Long enough to reveal a lost lease.
+    // A lost lease is detected after this time.
     tokio::time::sleep(ttl).await;
-    // A third of the ttl lies between two renewals. A new connection and a renewal are a chain of
-    // some twenty wake-ups, and few of them are as late as the latest one.
+    // Two renewals are a third of the ttl apart. A new connection and a renewal are a chain of some
+    // twenty wake-ups. Few of these wake-ups are as late as the latest one.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {
@@ -161,7 +162,8 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
     }
 }
 
-/// Fails if a new pool is needed after a restart, or if a lease that survived on disk is lost.
+/// Fails if a restart requires a new pool, or if a lease is lost although the server has it on
+/// disk.
 #[tokio::test]
 async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = ServerOptions::new().append_only().start();
@@ -188,7 +190,7 @@ async fn the_pool_reconnects_to_a_restarted_server() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a lock that was lost in a restart still counts as held, or is set again.
+/// Fails if a lock that the server has lost in a restart still counts as held, or is set again.
 #[tokio::test]
 async fn a_lock_forgotten_by_the_server_is_lost() {
     let mut server = Server::start();
@@ -202,7 +204,7 @@ async fn a_lock_forgotten_by_the_server_is_lost() {
     assert!(!probe.exists("forgotten"), "a renewal made it anew");
 }
 
-/// Fails if scripts are loaded only once.
+/// Fails if the pool loads its scripts only once.
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again() {
     let server = Server::start();
@@ -267,7 +269,7 @@ async fn an_old_server_without_hello_is_usable() {
 }
 
 /// Fails if a new connection does not use the password, the database or the socket of the first
-/// one.
+/// connection.
 #[tokio::test]
 async fn a_new_connection_uses_the_original_settings() {
     let guarded = ServerOptions::new().password("p@ss/wörd").databases(4);

@@ -1,5 +1,5 @@
-//! The connection is replaced only when it no longer works, without a storm of connections, a lost
-//! lease or a failed call.
+//! Tests that the pool replaces its connection only when the connection no longer works. Meanwhile
+//! no lease is lost, no call fails, and the server does not get too many new connections.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Connects a pool that tolerates late answers, as a busy machine causes them.
+/// Connects a pool that accepts late answers, which are usual on a busy machine.
 async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(LEASE)).await
 }
@@ -39,7 +39,7 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// Returns the number behind `name` in a section of `INFO`, or zero if it is missing.
+/// Returns the number after `name` in a section of `INFO`, or zero if `name` is missing.
 fn info(probe: &RedisProbe, section: &str, name: &str) -> u64 {
     let text: String = probe.run(cmd("INFO").arg(section));
     let (_, after) = text.split_once(name).unwrap_or_default();
@@ -56,14 +56,14 @@ fn replicate(probe: &RedisProbe, host: &str, port: &str) {
 }
 
 /// Closes the server side of the existing connections without notifying the client. New connections
-/// work.
+/// still work.
 async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
     proxy.half_open();
     let gone = || info(probe, "clients", "connected_clients:") == 1;
     wait::until_async("only the probe is left", LONG, gone).await;
 }
 
-/// Fails if a connection to a server that became a replica is replaced without a pause.
+/// Fails if the pool replaces its connection without a pause after the server became a replica.
 #[tokio::test]
 async fn a_demoted_master_is_not_flooded_with_reconnects() {
     let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
@@ -89,8 +89,8 @@ async fn a_demoted_master_is_not_flooded_with_reconnects() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a renewal is delayed by an earlier acquire on the same dead connection, for as long as
-/// that acquire may take.
+/// Fails if an earlier acquire on the same dead connection delays a renewal for as long as that
+/// acquire may take.
 #[tokio::test]
 async fn a_silent_connection_loses_no_lease() {
     let mut random = Random::seeded("swallowed connections");
@@ -114,14 +114,14 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     swallow(&proxy, &probe).await;
     let other = take(&pool, "other", LONG).await;
     drop(other);
-    // Long enough to reveal a lost lease.
+    // A lost lease is detected after this time.
     tokio::time::sleep(TTL + Duration::from_secs(1)).await;
     held.release()
         .await
         .unwrap_or_else(|error| panic!("lane {lane}, swallowed after {phase:?}: {error}"));
 }
 
-/// Fails if requests on a silent connection are not repeated on the next one.
+/// Fails if requests on a silent connection are not repeated on the next connection.
 #[tokio::test]
 async fn requests_are_repeated_on_the_next_connection() {
     let server = Server::start();
@@ -138,7 +138,7 @@ async fn requests_are_repeated_on_the_next_connection() {
     }
 }
 
-/// Fails if only a call detects that an idle connection is dead.
+/// Fails if a dead idle connection is detected only by a call.
 #[tokio::test]
 async fn a_dead_idle_connection_is_detected_and_replaced() {
     let server = Server::start();
@@ -163,7 +163,7 @@ async fn a_dead_idle_connection_is_detected_and_replaced() {
     drop(pool);
 }
 
-/// Moves the clock of this runtime, and of its pool.
+/// Advances the clock of this runtime, which is also the clock of its pool.
 async fn pass_time(span: Duration) {
     tokio::time::pause();
     tokio::time::advance(span).await;
@@ -185,8 +185,8 @@ async fn an_invalid_timeout_is_refused() {
     }
 }
 
-/// Fails if the pool retries forbidden scripts without a pause, or if no log entry names the
-/// reason.
+/// Fails if the pool does not pause between attempts to load forbidden scripts, or if no log entry
+/// names the reason.
 #[tokio::test]
 async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     let server = Server::start();
@@ -203,7 +203,7 @@ async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
-    // The command is repeated after each refusal, so that the fault lasts two seconds.
+    // The call is repeated after each refusal, so that the fault lasts two seconds.
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);
@@ -217,7 +217,7 @@ async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     let opened = connections(&probe);
     assert!(opened < 60, "{opened} connections in two seconds");
 
-    // The pool reports the error of its last attempt to connect until the next attempt.
+    // Until its next attempt to connect, the pool returns the error of its last attempt.
     allow("+script|load");
     let end = Instant::now() + LONG;
     while let Err(error) = pool.lock("allowed").ttl(TTL).wait(TTL).acquire().await {
@@ -226,7 +226,7 @@ async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     }
 }
 
-/// Fails if a process that always has another call waiting never lets another process in.
+/// Fails if a process in which a call always waits never lets another process take the lock.
 #[tokio::test]
 async fn a_busy_process_lets_other_processes_in() {
     let server = Server::start();

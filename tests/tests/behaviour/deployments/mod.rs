@@ -1,5 +1,5 @@
-//! Deployments beyond one plain server: Sentinels, replicas, clusters, quorums, TLS, users and
-//! databases.
+//! Tests of deployments other than one plain server: Sentinels, replicas, clusters, quorums, TLS,
+//! users and databases.
 
 mod cluster;
 mod etcd;
@@ -21,7 +21,7 @@ use leasehold::LockGuard;
 use leasehold::{LockError, LockPool};
 use leasehold_tests::wait;
 
-/// Waits until each of these locks is renewed again. Fails if one is lost.
+/// Waits until each of these locks is renewed again. Fails if one of the locks is lost.
 async fn all_are_renewed(guards: &[LockGuard]) {
     let renewed = guards.iter().map(|guard| {
         let handle = guard.handle();
@@ -36,7 +36,7 @@ async fn all_are_renewed(guards: &[LockGuard]) {
     wait::within("the renewals", Duration::from_secs(30), join_all(renewed)).await;
 }
 
-/// Returns the code and the text of the error that connecting must end with.
+/// Returns the code and the text of the error. Fails if connecting succeeds.
 #[cfg(feature = "tls")]
 async fn refused(
     connecting: impl Future<Output = Result<LockPool, LockError>>,

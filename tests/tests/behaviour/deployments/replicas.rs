@@ -1,4 +1,4 @@
-//! `replicas`: a lock counts only when this many replicas have it.
+//! Tests of `replicas`: a lock counts only when this many replicas have it.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
-/// two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
+/// up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time limit for the confirmation of the replicas: an eighth of the limit for an answer.
@@ -92,7 +92,7 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if an acquire counts although a replica has not confirmed it, or if it
+/// Requirement 19. Fails if an acquire counts although too few replicas have confirmed it, or if it
 /// leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
@@ -113,7 +113,7 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            // On a delayed machine the other replica may be late too.
+            // On a delayed machine the other replica may also be late.
             let is_late = ACKNOWLEDGED < excuse.so_far();
             let reported = error.to_string().contains("1 replicas confirmed");
             assert!(reported || is_late, "{error}");
@@ -121,8 +121,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that certainly comes after its acquire is final. So it is not repeated for the
-        // rest of the ttl.
+        // A removal that certainly comes after its acquire is final. The pool must not repeat such
+        // a removal until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -159,7 +159,7 @@ async fn replicas_all_without_replicas_is_an_error() {
     assert_eq!(code(&error), "replicas");
     // The builder's value has precedence over the URL's.
     let pool = wait::connected(builder(url).replicas(0)).await;
-    // The call waits, because the lock that did not count is still being removed.
+    // The call waits, because the previous lock, which did not count, is still being removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("no replica is wanted")
@@ -168,7 +168,7 @@ async fn replicas_all_without_replicas_is_an_error() {
         .expect("released");
 }
 
-/// Fails if a call with time left does not try again when the replica is back.
+/// Fails if a call with time left does not make another attempt after the replica is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_waits_for_a_returning_replica() {
     let group = Group::start();
@@ -187,8 +187,8 @@ async fn a_call_waits_for_a_returning_replica() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts although the replicas do not have it, because a fail-over would then
-/// lose the lease while the body runs.
+/// Fails if a renewal counts although the replicas do not have it. A fail-over would then lose the
+/// lease while the body runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_on_too_few_replicas_does_not_count() {
     let group = Group::start();
@@ -197,7 +197,7 @@ async fn a_renewal_on_too_few_replicas_does_not_count() {
     let request = pool.lock("k").ttl(ttl).watchdog();
     let guard = request.wait(PATIENCE).acquire().await;
     let guard = guard.expect("free");
-    // One successful renewal shows that renewals work at first.
+    // One successful renewal shows that renewals work before the fault.
     let handle = guard.handle();
     let first = leasehold::__test::deadline(&handle);
     let deadline = || leasehold::__test::deadline(&handle);
@@ -212,13 +212,13 @@ async fn a_renewal_on_too_few_replicas_does_not_count() {
         "reported {} ns after the pause",
         reported - paused
     );
-    // The master has executed the renewals, so the key exists and must be removed.
+    // The master has executed the renewals, so the key still exists and must be removed.
     drop(guard);
     let gone = || !group.has("lock:k");
     wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
 }
 
-/// Fails if a missing permission for WAIT is not named.
+/// Fails if the error does not name a missing permission for WAIT.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_permission_for_wait_is_named() {
     let group = Group::start();
@@ -260,9 +260,9 @@ async fn mistakes_are_reported() {
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
 }
 
-/// Fails if a pool that connects while a replica is away treats the remaining replicas as all. In a
-/// fail-over the promoted replica leaves the old master, which may still grant locks. Those locks
-/// would be lost.
+/// Fails if a pool that connects while a replica is down treats the remaining replicas as all
+/// replicas. In a fail-over the promoted replica leaves the old master, which may still grant
+/// locks. These locks would then be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_known_to_the_sentinels() {
     let _place = room::enter();
@@ -310,8 +310,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // Data in flight would reach a paused replica when it resumes, so the connections of the
-    // replicas are killed too.
+    // Data in flight would reach a paused replica after it resumes, so the connections of the
+    // replicas are also killed.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     assert_eq!(deployment.master().probe().run::<u32>(&cut), 2);
@@ -335,7 +335,8 @@ async fn overlaps(replicas: &str) -> usize {
     ended.overlaps(&format!("replicas = {replicas}"))
 }
 
-/// Baseline for the two tests below: without replicas locks are lost, and the oracle detects it.
+/// The baseline for the two tests below. Without replicas locks are lost, and the oracle detects
+/// the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn fail_overs_without_replicas_lose_locks() {
     for _ in 0..3 {
@@ -346,9 +347,10 @@ async fn fail_overs_without_replicas_lose_locks() {
     panic!("no fail-over lost a lock, so the other figures prove nothing");
 }
 
-/// With two replicas the Sentinels promote the one with more data, so the death of a master loses
-/// nothing. However, a merely slow master may also be replaced. It grants locks for a moment
-/// longer, which the other replica confirms. On a busy machine that happens now and then.
+/// With two replicas the Sentinels promote the replica with more data, so no lock is lost when the
+/// master is killed. However, a merely slow master may also be replaced. It grants locks for a
+/// moment longer, which the other replica confirms. This sometimes happens on a busy machine, so
+/// one of three attempts must succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

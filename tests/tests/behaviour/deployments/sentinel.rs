@@ -1,5 +1,5 @@
-//! `redis-sentinel://`: the pool finds the master, follows a fail-over, and is not fooled by a
-//! replica.
+//! Tests of `redis-sentinel://`. The pool must find the master, follow a fail-over, and never use a
+//! replica as the master.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use redis::cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Longer than any step of a test takes on a busy machine.
+/// Longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
-/// two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
+/// up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn connect(url: &str) -> LockPool {
@@ -43,7 +43,8 @@ async fn refused(url: &str) -> (String, String) {
     }
 }
 
-/// Sets the Sentinels' timeout so high that a delayed master is not replaced on a busy machine.
+/// Sets the Sentinels' timeout so high that they do not replace a master that a busy machine
+/// delays.
 fn is_patient(deployment: &Deployment, url: &str) {
     let password = url.split_once("sentinel_password=");
     let password = password.map_or(String::new(), |(_, password)| format!(":{password}@"));
@@ -56,8 +57,8 @@ fn is_patient(deployment: &Deployment, url: &str) {
     }
 }
 
-/// Fails if the lock is not on the master, or if the Sentinels get the credentials of the servers
-/// or the reverse.
+/// Fails if the lock is not on the master. Also fails if the Sentinels get the credentials of the
+/// servers, or the servers those of the Sentinels.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_master_named_by_the_sentinels_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
@@ -80,9 +81,9 @@ async fn the_master_named_by_the_sentinels_is_used() {
     }
 }
 
-/// Fails if the pool stays with the dead master, if a body outlives its lease, or if fences run
-/// backwards. Overlaps are counted: replication is asynchronous, and a lock that has not reached a
-/// replica is lost with the master.
+/// Fails if the pool stays with the killed master, if a body outlives its lease, or if fences run
+/// backwards. Overlaps are only counted: replication is asynchronous, so a lock that has not
+/// reached a replica is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over under load");
@@ -95,7 +96,7 @@ async fn a_fail_over_is_followed_under_load() {
     let dead = deployment.fail_over();
     let before = load.sections();
     wait::until_async("sections after", PATIENCE, || load.sections() > before + 40).await;
-    // The old master comes back as a replica, and must not be used as the master.
+    // The old master is started again as a replica, and must not be used as the master.
     deployment.bring_back(dead);
     let before = load.sections();
     wait::until_async("sections after", PATIENCE, || load.sections() > before + 20).await;
@@ -103,8 +104,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if the pool does not ask the Sentinels again after a silence, or if it uses the old master
-/// after that resumes.
+/// Fails if the pool does not query the Sentinels again after a silence of the master. Also fails
+/// if it uses the old master after that master resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_master_is_abandoned() {
     let deployment = Deployment::start();
@@ -122,7 +123,7 @@ async fn a_hanging_master_is_abandoned() {
     works(&pool, "afterwards").await;
 }
 
-/// Fails if the pool stays with a master that stayed up but was demoted.
+/// Fails if the pool stays with a master demoted without a crash.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demoted_master_is_abandoned() {
     let deployment = Deployment::start();
@@ -133,7 +134,7 @@ async fn a_demoted_master_is_abandoned() {
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
     sentinel.run::<()>(cmd("SENTINEL").arg("FAILOVER").arg(MASTER));
     deployment.wait_for_fail_over(old);
-    // Until its demotion the old master still accepts locks, and then loses them.
+    // Until its demotion the old master still accepts locks. These locks are lost.
     let is_replica = |server: &Server| server.role().as_deref() == Some("slave");
     let demoted = || deployment.replicas().all(is_replica);
     wait::until_async("the old master is demoted", PATIENCE, demoted).await;
@@ -144,8 +145,8 @@ async fn a_demoted_master_is_abandoned() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a dead Sentinel, or a hanging one that accepts connections, keeps the pool from
-/// connecting or following.
+/// Fails if a dead Sentinel, or a hanging Sentinel that accepts connections, prevents the pool from
+/// connecting or from following a fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_sentinel_is_survived() {
     let mut deployment = Deployment::start();
@@ -160,8 +161,8 @@ async fn a_lost_sentinel_is_survived() {
     works(&connect(&all).await, "one dead and one hung").await;
 }
 
-/// Starts a Sentinel that names this port as the master's, with this configuration epoch. Returns
-/// its port.
+/// Starts a false Sentinel. It names this port as the master's, with this configuration epoch.
+/// Returns the Sentinel's port.
 async fn liar(names: u16, epoch: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -210,7 +211,8 @@ async fn a_replica_named_as_master_is_refused() {
     }
 }
 
-/// Fails if Sentinels cut off with the old master outvote one that knows of the fail-over.
+/// Fails if Sentinels cut off with the old master outvote a Sentinel that has detected the
+/// fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {
     let (old, new) = (Server::start(), Server::start());

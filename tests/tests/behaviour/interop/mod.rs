@@ -1,5 +1,5 @@
-//! Tests of one key with several clients. Leasehold and every client that takes locks the usual way
-//! exclude each other.
+//! Tests of one key with several clients. Leasehold and every client that follows the usual
+//! convention (`SET NX PX`) must exclude each other.
 
 mod earlier_version;
 mod redis_py;
@@ -17,11 +17,11 @@ const TTL: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Another client of the convention.
+/// Another client that follows the convention.
 trait Peer {
     /// Tries once to take `key`. The lock must expire after `ttl`.
     fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
-    /// Waits for `key`, for at most `PATIENCE`.
+    /// Waits for `key` and takes it. Waits for at most `PATIENCE`.
     fn wait_for(&mut self, key: &str) -> bool;
     /// Releases the client's lock, if the client still holds it.
     fn release(&mut self) -> bool;
@@ -29,7 +29,7 @@ trait Peer {
     fn forge(&mut self, key: &str) -> bool;
 }
 
-/// Tests everything that two clients can do to each other on one key.
+/// Tests all interactions of two clients on one key.
 fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     let server = Server::start();
     let mut peer = peer_of(&server);
@@ -54,7 +54,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     });
 }
 
-/// Fails if leasehold overwrites an unknown value.
+/// Fails if leasehold overwrites the value of the other client.
 async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
@@ -69,7 +69,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if leasehold's value is not a string under exactly this key, or expires early.
+/// Fails if leasehold's value is not a string under exactly this key, or if it expires early.
 async fn we_exclude_it(
     pool: &LockPool,
     peer: &mut dyn Peer,
@@ -87,7 +87,8 @@ async fn we_exclude_it(
     assert!(peer.release());
 }
 
-/// Fails if a waiting call relies on messages that only leasehold's own releases send.
+/// Fails if a waiting call of leasehold relies on messages, which only leasehold's own releases
+/// send.
 async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     let waiting = tokio::spawn(pool.lock(key).ttl(TTL).wait(PATIENCE).acquire());
@@ -105,8 +106,8 @@ async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if leasehold's release leaves the key, or leaves anything else that keeps the other client
-/// out.
+/// Fails if leasehold's release leaves the key, or anything else that keeps the other client from
+/// the lock.
 async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free");
     let release = tokio::spawn(async move {
@@ -119,14 +120,15 @@ async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: 
     assert!(peer.release());
 }
 
-/// Fails if a release or a renewal does not compare the value first.
+/// Fails if leasehold releases or renews a lock without comparing its value first.
 async fn we_leave_alone_what_became_its(
     pool: &LockPool,
     peer: &mut dyn Peer,
     key: &str,
     wire: &str,
 ) {
-    let guard = pool.lock(key).ttl(SHORT).acquire().await.expect("free");
+    let request = || pool.lock(key).ttl(SHORT).acquire();
+    let guard = wait::begun(request).await.expect("free");
     wait::until("ours expires", PATIENCE, || peer.acquire(wire, TTL));
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
     drop(guard);

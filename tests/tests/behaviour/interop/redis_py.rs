@@ -1,4 +1,4 @@
-//! redis-py's `Lock`.
+//! The `Lock` of redis-py, as another client.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;

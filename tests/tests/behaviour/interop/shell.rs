@@ -1,4 +1,5 @@
-//! A shell script's lock: `redis-cli SET key value NX PX ttl`, and compare-and-delete with `EVAL`.
+//! The lock of a shell script, as another client: `redis-cli SET key value NX PX ttl`, and
+//! compare-and-delete with `EVAL`.
 
 use std::process::Command;
 use std::time::Duration;

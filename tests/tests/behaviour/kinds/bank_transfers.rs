@@ -36,8 +36,7 @@ fn start(url: &str, seed: u64, ttl: Duration) -> Worker {
     Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job)
 }
 
-/// Fails if a transfer has locked only one of its accounts, or if two transfers wait for each
-/// other.
+/// Fails if a transfer locks only one of its accounts, or if two transfers wait for each other.
 #[test]
 fn no_money_is_lost() {
     let server = Server::start();
@@ -55,7 +54,7 @@ fn no_money_is_lost() {
     assert_eq!(server.probe().keys("lock:account:*"), [""; 0]);
 }
 
-/// Fails if a killed process leaves half a transfer behind, or keeps the other processes out for
+/// Fails if a killed process leaves half of a transfer behind, or keeps the other processes out for
 /// longer than its ttl.
 #[test]
 fn no_money_is_lost_if_processes_are_killed() {
@@ -87,7 +86,7 @@ fn no_money_is_lost_if_processes_are_killed() {
     println!("{} moves, {kills} kills", bank.moves());
     for worker in workers.iter_mut().flatten() {
         let ended = worker.wait_end(LIMIT);
-        // A busy machine may renew such a short lease too late.
+        // A busy machine may renew such a short lease too late, so this loss is accepted.
         let is_lost = matches!(&ended, Event::Failed { kind, .. } if kind == "Lost");
         let is_excused = is_lost && ttl / 3 < excuse.longest();
         assert!(ended == Event::Done || is_excused, "{ended:?}");

@@ -48,7 +48,8 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if there are fewer permits, because each body waits inside until all three are there.
+/// Each body waits inside until three bodies are inside. Fails if there are fewer permits than
+/// that.
 async fn as_many_holders_as_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));
@@ -64,7 +65,7 @@ async fn as_many_holders_as_permits_run_together(store: &Store) {
     wait::until_async("all places come back", LONG, all_came_back).await;
 }
 
-/// Fails if there are more permits, or if a permit is lost.
+/// Fails if there are more holders than permits, or if a permit is lost.
 async fn never_more_holders_than_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let inside = Arc::new(AtomicUsize::new(0));
@@ -99,8 +100,8 @@ async fn never_more_holders_than_permits_run_together(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a call with the smaller number gets an error, or gets a permit beyond its own number.
-/// In a rolling deploy both numbers are in use.
+/// Fails if a call with the smaller number of permits gets an error, or gets a permit beyond its
+/// own number. In a rolling deploy both numbers are in use.
 async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
@@ -109,7 +110,7 @@ async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     }
     let refused = place(&two, 3).acquire().await.expect_err("four are inside");
     assert!(refused.is_contention(), "{refused:?}");
-    // The wait is so long that a missing answer would mean an unavailable store.
+    // The `wait` is so long that the store certainly answers in it.
     let waiting = place(&two, 3).wait(Duration::from_secs(2)).acquire();
     let late = waiting.await.expect_err("four are inside");
     assert!(matches!(late, LockError::TimedOut { .. }), "{late:?}");
@@ -141,8 +142,9 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if ended holders make room for a call with the smaller number too late. Fails also if
-/// `retry_after` is the end of a holder that makes no room.
+/// Fails if a call with the smaller number of permits gets a permit too late after enough holders
+/// have ended. Also fails if its `retry_after` is the end of a holder after which there is still no
+/// permit for it.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

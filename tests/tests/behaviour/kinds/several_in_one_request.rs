@@ -1,5 +1,5 @@
 //! Tests of several keys in one request. If one key is not available, the call takes none of the
-//! others.
+//! other keys.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const HANG: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// The `io_timeout` of pools that must notice a missing answer or replica. They notice it after a
+/// The `io_timeout` of pools that must detect a missing answer or replica. They detect it after a
 /// quarter of this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,7 +36,7 @@ async fn connect_with_patience(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(PATIENCE)).await
 }
 
-/// Returns the number of times that the server has run a command, also inside a script.
+/// Returns the number of times that the server has run a command, including runs inside scripts.
 fn calls(probe: &RedisProbe, command: &str) -> u64 {
     let stats: String = probe.run(cmd("INFO").arg("commandstats"));
     let Some((_, rest)) = stats.split_once(&format!("cmdstat_{command}:calls=")) else {
@@ -60,8 +60,8 @@ async fn expect_scripts(count: u64, pool: &LockPool, probe: &RedisProbe, keys: &
     assert!(called == count || sent_again, "{called} for {keys:?}");
 }
 
-/// Fails if the round trips grow with the number of keys: one script takes them and one releases
-/// them.
+/// Fails if the number of round trips grows with the number of keys. One script takes all keys, and
+/// one script releases them.
 #[tokio::test]
 async fn an_acquire_and_release_of_many_keys_are_two_scripts() {
     let server = Server::start();
@@ -75,7 +75,7 @@ async fn an_acquire_and_release_of_many_keys_are_two_scripts() {
     wait::until_async("all are free", HANG, all_are_free).await;
 }
 
-/// The same behind Sentinels.
+/// Like the test above, but behind Sentinels.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_keys_behind_sentinels_are_two_scripts() {
     let deployment = Deployment::start();
@@ -90,7 +90,7 @@ async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let probe = cluster.probe_of("lock:{t}:a");
-    // A cluster's releases are sent in one pipeline, each as a separate script.
+    // On a cluster, the releases are sent in one pipeline, each as a separate script.
     let keys = ["{t}:a", "{t}:b", "{t}:c"];
     expect_scripts(40, &pool, probe, &keys).await;
     let all_are_free = || keys.iter().all(|key| !probe.exists(&format!("lock:{key}")));
@@ -102,7 +102,7 @@ async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
         assert!(guard.fences().all(|(_, fence)| fence.is_some()));
         guard.release().await.expect("released");
     }
-    // In a cluster, too, a call for several keys gets all or none.
+    // Also on a cluster, a call for several keys gets all of them or none.
     let held = pool.lock("{t}:b").ttl(TTL).acquire().await.expect("free");
     let other = connect(&cluster.url()).await;
     let error = other.lock_all(keys).ttl(TTL).acquire().await;
@@ -111,8 +111,8 @@ async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
     held.release().await.expect("released");
 }
 
-/// Fails if a quorum, which cannot take several keys in one step, refuses them or leaves some
-/// behind.
+/// Fails if a quorum, which cannot take several keys in one step, refuses them or leaves some of
+/// them locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_takes_several_keys_one_by_one() {
     let ttl = Duration::from_secs(6);
@@ -133,7 +133,7 @@ async fn a_quorum_takes_several_keys_one_by_one() {
     drop(held);
 }
 
-/// Fails if the first keys are taken, even for a moment, although a later one is held.
+/// Fails if the first keys are taken, even for a moment, although a later key is held.
 #[tokio::test]
 async fn a_refused_call_writes_nothing() {
     let server = Server::start();
@@ -161,8 +161,8 @@ async fn a_refused_call_writes_nothing() {
     }
 }
 
-/// Fails if a call for several keys overtakes others that have waited longer for one of its keys.
-/// Fails also if it never gets its locks.
+/// Fails if a call for several keys overtakes calls that have waited longer for one of its keys.
+/// Also fails if it never gets its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_for_several_keys_queues_behind_other_calls() {
     let server = Server::start();
@@ -217,8 +217,8 @@ async fn a_repeated_request_gets_its_own_locks() {
     }
 }
 
-/// Fails if an abandoned call leaves one of its keys locked. A request in flight is undone, key by
-/// key.
+/// Fails if an abandoned call leaves one of its keys locked. A request in flight is undone for each
+/// of its keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
     let server = Server::start();
@@ -248,7 +248,7 @@ async fn a_dropped_call_leaves_nothing() {
     }
 }
 
-/// Fails if a forbidden key, or a key with data of another kind, leaves the other keys locked.
+/// Fails if a forbidden key, or a key with data of another type, leaves the other keys locked.
 #[tokio::test]
 async fn an_unavailable_key_leaves_the_other_keys_free() {
     let server = Server::start();
@@ -305,7 +305,7 @@ async fn locks_without_replicas_do_not_count() {
 }
 
 /// Fails if a call is refused after the server has forgotten its scripts, or after an outage during
-/// its wait.
+/// the call's wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgotten_scripts_and_outages_refuse_no_call() {
     let mut server = Server::start();

@@ -1,5 +1,5 @@
-//! Tests of several keys in one call: all or nothing, in one order, with one time limit, and with a
-//! common end.
+//! Tests of several keys in one call. The call takes all keys or none, in one order and with one
+//! time limit, and the loss of one lease ends the body.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
     wait::until_async("they are released", HANG, || held(store) == rest).await;
 }
 
-/// Fails if a call keeps some of its keys when it cannot have all.
+/// Fails if a call keeps some of its keys when it cannot have all of them.
 async fn several_keys_are_taken_all_or_nothing(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
@@ -172,11 +172,11 @@ async fn no_order_of_names_deadlocks(store: &Store) {
     calls.expect("each gets its turns");
 }
 
-/// Fails if the guard reports another lease than the one that ends first.
+/// Fails if the guard does not report the end of the lease that ends first.
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // More time than a busy machine may take from the later lease before the check.
+    // Longer than a busy machine delays the check.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -198,7 +198,7 @@ fn a_deadline_of_the_latest_lease_is_detected() {
 }
 
 /// Fails if a body begins on an old lease because its call waited for another key. In one case the
-/// old lease has ended meanwhile, in the other case it has not.
+/// old lease has ended meanwhile. In the other case it has not.
 async fn old_leases_are_taken_again_before_the_body(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
@@ -214,15 +214,15 @@ async fn old_leases_are_taken_again_before_the_body(store: &Store) {
         let (guard, ()) = tokio::join!(call, freed);
         let guard = guard.expect("it came free");
         let remaining = guard.remaining() + excuse.so_far();
-        // Promised is half of the ttl. The bound is lower, because the scheduler may delay the
-        // check.
+        // The call promises half of the ttl. This bound is lower, because the scheduler may delay
+        // the check.
         assert!(remaining > ttl * 35 / 100, "{remaining:?}");
         guard.release().await.expect("held until now");
     }
 }
 
-/// Fails if a watchdog does not renew the keys that the call already has while it waits for the
-/// others.
+/// Fails if a watchdog does not renew the locks that the call already has while it waits for the
+/// other locks.
 async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
     let pool = store.pool().await;
     let ttl = Duration::from_secs(6);
@@ -241,7 +241,8 @@ async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    // A machine that suspends threads for long also suspends the server's threads.
+    // A machine that suspends threads for long also suspends the server's threads, so this failure
+    // is then accepted.
     assert!(
         kept || ttl / 8 < excuse.longest(),
         "the first key was let go"
@@ -249,7 +250,7 @@ async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
     guard.expect("it came free").check().expect("all are held");
 }
 
-/// Fails if anything is locked although one of the keys cannot be.
+/// Fails if any key is locked although one of the keys cannot be locked.
 async fn invalid_calls_lock_nothing(store: &Store) {
     let pool = store.pool().await;
     let none: [&str; 0] = [];
@@ -309,14 +310,14 @@ async fn the_attribute_takes_an_array(store: &Store) {
     );
 }
 
-/// Fails if a nested call takes its already held keys again, or releases them.
+/// Fails if a nested call takes a key again that its outer call holds, or releases that key.
 async fn a_nested_call_takes_only_the_missing_keys(store: &Store) {
     let pool = store.pool().await;
     let outer = pool.lock("b").ttl(TTL).run(async {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
         let excuse = Excuse::begin();
         let inner = all.run(async { held(store) }).await;
-        // The inner call releases only the keys that it took itself.
+        // The inner call releases only the keys that it has taken itself.
         expect_released(store, &["b"], excuse).await;
         inner
     });

@@ -61,8 +61,8 @@ fn contended(result: Result<LockGuard, LockError>) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if the lock leaves its key behind. The last release may be executed only after the call
-/// has stopped waiting for its answer.
+/// Fails if the lock leaves its key behind. A call stops waiting for the answer to its release
+/// after some time, so the release may come later.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, LONG, || !store.probe.exists(key)).await;
 }
@@ -73,7 +73,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if readers exclude each other, because each body waits inside until all are there.
+/// Each body waits inside until all bodies are inside. Fails if readers exclude each other.
 async fn readers_hold_the_lock_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(10));
@@ -88,7 +88,7 @@ async fn readers_hold_the_lock_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Enters and leaves a lock. `count` is the number of readers inside, or negative with a writer
+/// Enters or leaves a lock. `count` is the number of readers inside, or negative if a writer is
 /// inside.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
@@ -102,7 +102,7 @@ async fn inside(count: &AtomicI64, step: i64) {
     );
 }
 
-/// Fails if a writer is inside beside another holder.
+/// Fails if a writer and another holder are inside at the same time.
 async fn a_writer_is_alone(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let count = Arc::new(AtomicI64::new(0));
@@ -127,14 +127,14 @@ async fn a_writer_is_alone(store: &Store) {
     is_free(store, "mixed").await;
 }
 
-/// Fails if later readers overtake a waiting writer, or if the writer does not get the lock when
+/// Fails if later readers overtake a waiting writer, or if the writer does not get the lock after
 /// the earlier readers have left.
 async fn a_waiting_writer_stops_new_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let excuse = Excuse::begin();
     let reader = read(&one, "k").acquire().await.expect("free");
     let writer = tokio::spawn(write(&two, "k").wait(LONG).acquire());
-    // A reader with a single try is refused once the writer is in the queue.
+    // Once the writer is in the queue, a single attempt of a reader is refused.
     let started = Instant::now();
     while let Ok(guard) = read(&one, "k").acquire().await {
         guard.release().await.expect("still held");
@@ -157,7 +157,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
     other.release().await.expect("still held");
 }
 
-/// Fails if a writer never gets the lock because readers follow each other without a gap.
+/// Fails if a writer never gets the lock because there is always a reader inside.
 async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut readers = JoinSet::new();
@@ -182,15 +182,18 @@ async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     }
 }
 
-/// Fails if the key expires with the last reader, although an earlier reader has a longer lease.
+/// Fails if the key expires with the last reader although an earlier reader has a longer lease.
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
-    let short = one.lock("k").ttl(Duration::from_millis(300)).shared();
-    let short = short.acquire().await.expect("beside the other");
+    let short = || {
+        let request = one.lock("k").ttl(Duration::from_millis(300));
+        request.shared().acquire()
+    };
+    let short = wait::begun(short).await.expect("beside the other");
     short.lost().await;
-    // The guard is forgotten, so it is neither renewed nor released, and only its own shared lock
-    // ends.
+    // The guard is forgotten, so its shared lock is neither renewed nor released. Only this shared
+    // lock ends.
     std::mem::forget(short);
     tokio::time::sleep(Duration::from_millis(400)).await;
     contended(write(&two, "k").acquire().await);
@@ -201,7 +204,7 @@ async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a writer gets in before the end of a vanished reader's lease, or much later.
+/// Fails if a writer gets the lock before the end of a vanished reader's lease, or much later.
 async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -220,8 +223,8 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a client that knows only exclusive locks gets in beside readers, or if a reader gets in
-/// beside that client.
+/// Fails if a client that knows only exclusive locks gets the lock while readers have it. Also
+/// fails if a reader gets the lock while that client has it.
 async fn clients_without_shares_see_the_key_held(store: &Store) {
     let pool = store.pool().await;
     let one = read(&pool, "k").acquire().await.expect("free");
@@ -240,7 +243,7 @@ async fn clients_without_shares_see_the_key_held(store: &Store) {
     is_free(store, "k").await;
 }
 
-/// Fails if a call gets the answer to another kind of call.
+/// Fails if a call gets the answer for a call with another mode.
 async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -255,7 +258,7 @@ async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     reader.release().await.expect("still held");
 }
 
-/// Fails if a single try of a reader waits behind the writer, and then reports the store as
+/// Fails if a single attempt of a reader waits behind the writer, and then reports the store as
 /// unavailable.
 async fn a_single_try_behind_a_writer_of_the_process_is_refused(store: &Store) {
     let pool = store.pool().await;
@@ -286,8 +289,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
-/// gets the lock beside other readers.
+/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path.
+/// Also fails if it gets the lock while there are other readers.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");
@@ -373,7 +376,7 @@ async fn a_lost_lock_cannot_be_downgraded(store: &Store) {
     writer.release().await.expect("untouched");
 }
 
-/// Fails if shared locks leave something on the server, or if their loss is not noticed.
+/// Fails if shared locks leave a key on the server, or if their loss is not detected.
 #[tokio::test]
 async fn a_revoked_share_is_lost_and_leaves_nothing() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Tests that leases are renewed while all workers of the runtime are blocked, in stores of several
-//! servers.
+//! Tests that leases are renewed while all workers of the runtime are blocked, in stores with
+//! several servers.
 
 use std::time::Duration;
 

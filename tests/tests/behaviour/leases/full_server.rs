@@ -1,4 +1,5 @@
-//! Tests of a server with full memory: it must renew leases of all kinds, and accept every release.
+//! Tests of a server with full memory. It must still renew leases of all kinds, and accept every
+//! release.
 
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(6);
-/// After this time, a lease has ended unless it was renewed.
+/// Longer than an unrenewed lease lasts.
 const OVER: Duration = Duration::from_secs(7);
-/// A time in which a lease that has been renewed until now cannot expire.
+/// A just renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 /// The only key that may be left on the server at the end.
@@ -29,13 +30,13 @@ async fn connect(server: &Server) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Fails if the server has more keys left than the last fence. On a busy machine, a release may
-/// continue after its call.
+/// Fails if the server still has other keys than the fence counter. On a busy machine, a release
+/// may continue after its call.
 async fn nothing_is_left(probe: &RedisProbe) {
     wait::until_async("nothing is left", SOON, || probe.keys("*") == [FENCES]).await;
 }
 
-/// From now on, the server counts as full.
+/// Sets the memory limit so low that the server counts as full.
 fn fill(probe: &RedisProbe) {
     max_memory(probe, 1);
     let set = probe.try_run::<()>(cmd("SET").arg("k").arg("v"));
@@ -70,8 +71,8 @@ async fn held_locks_on_a_full_server_are_renewed_and_released() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if a lock that must stay (`min_hold`) is free at its release, or stays forever. Covers
-/// every kind of lock.
+/// Fails if a lock that must stay held (`min_hold`) is free at its release, or stays held forever.
+/// Covers every kind of lock.
 #[tokio::test]
 async fn locks_with_at_least_stay_on_a_full_server() {
     let server = start();
@@ -91,13 +92,13 @@ async fn locks_with_at_least_stay_on_a_full_server() {
     }
     for key in ["lock:alone", "lock:readers", "lock:places"] {
         let left = || probe.ttl(key).expect("it stays, and it expires");
-        // The lease alone would not last that long.
+        // Without `min_hold`, the lease would not last that long.
         wait::until_async(key, SOON, || TTL < left()).await;
         assert!(left() <= LONG, "{key}: {:?}", left());
     }
 }
 
-/// Fails if a downgrade does not give a shared lock, or if this shared lock is not renewed.
+/// Fails if a downgrade does not result in a shared lock, or if this shared lock is not renewed.
 #[tokio::test]
 async fn a_downgrade_works_on_a_full_server() {
     let server = start();
@@ -118,8 +119,8 @@ async fn a_downgrade_works_on_a_full_server() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if the error of a new lock does not report full memory, or if its request leaves something
-/// on the server. Also fails if a shared lock beside other shared locks is refused.
+/// Fails if the error of a new lock does not report full memory, or if its request leaves a key on
+/// the server. Also fails if a shared lock is refused although other shared locks exist on its key.
 #[tokio::test]
 async fn new_locks_on_a_full_server_are_refused() {
     let server = start();

@@ -1,4 +1,5 @@
-//! Tests of locks that one process hands over to another. Each pool of a test stands for a process.
+//! Tests of locks that one process hands over to another process. Each pool of a test stands for a
+//! process.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use leasehold_tests::{on_every_store_of_leases, on_stores};
 use serde_json::Value;
 
 const TTL: Duration = Duration::from_secs(20);
-/// A ttl that ends during a test unless it is renewed. Even a busy machine renews it in time.
+/// A ttl that ends during a test unless it is renewed. Even on a busy machine it is renewed in
+/// time.
 const SHORT: Duration = Duration::from_secs(12);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
@@ -38,7 +40,7 @@ async fn the_worker_adopts_the_same_lock(store: &Store) {
     guard.check().expect("it is renewed");
     assert!(store.probe.exists("k"));
     guard.release().await.expect("still held");
-    // The limit ends before the lease would end.
+    // This limit ends before the lease would end.
     wait::until_async("it is free", SHORT / 2, || !store.probe.exists("k")).await;
     let later = take(&handler, TTL).await;
     assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
@@ -78,8 +80,8 @@ async fn a_handed_over_lock_is_adopted_once(store: &Store) {
     }
 }
 
-/// Fails if the handed-over lock has a wrong token or fence, when it was passed from call to call
-/// in the first process before.
+/// Fails if a handed-over lock has a wrong token or fence because the first process had passed it
+/// from call to call before.
 async fn a_lock_handed_over_in_the_process_can_be_adopted(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);
@@ -100,7 +102,7 @@ async fn a_lock_handed_over_in_the_process_can_be_adopted(store: &Store) {
     }
 }
 
-/// Fails if a waiting call does not get the lock when the job is done.
+/// Fails if a waiting call does not get the lock after the worker has released it.
 async fn a_waiting_call_gets_the_lock_from_the_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, TTL).await;
@@ -125,8 +127,8 @@ fn altered(handover: &Handover, field: &str, value: Value) -> Handover {
     serde_json::from_value(map).expect("it comes from the queue, altered")
 }
 
-/// Fails if a worker can adopt a lock that no call holds alone, by using the constant that such
-/// locks have instead of a token.
+/// Fails if a worker can adopt a lock that no call holds exclusively. Such locks have a constant
+/// instead of a token, and the worker uses this constant as the token.
 async fn a_constant_is_not_accepted_as_a_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, TTL).await.hand_over().expect("held");
@@ -175,7 +177,8 @@ async fn the_fence_comes_from_the_store(store: &Store) {
     }
 }
 
-/// Fails if a handover with an impossible value is accepted, or adopts the lock of another key.
+/// Fails if a handover with an impossible value is accepted, or if a handover adopts the lock of
+/// another key.
 async fn an_impossible_handover_is_refused(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, TTL).await.hand_over().expect("held");

@@ -1,4 +1,4 @@
-//! Locks of a killed process, in stores of several servers.
+//! Tests of locks of a killed process, in stores with several servers.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use leasehold_tests::{on_stores, wait};
 
 const TTL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// Tolerance for the pauses between two tries of a waiting call, which may get no message.
+/// Tolerance for the pauses between two attempts of a waiting call, which may get no message.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Fails if the lock of a killed process comes free later than its ttl.
+/// Fails if the lock of a killed process becomes free later than the end of its ttl.
 async fn a_killed_process_frees_its_lock(store: &Store) {
     let next = LockPool::builder().url(&store.url).io_timeout(NO_OUTAGE);
     let next = wait::connected(next).await;

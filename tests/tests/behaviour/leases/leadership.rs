@@ -1,4 +1,5 @@
-//! Leadership: one of several calls of `lead` runs its body, and another follows when it stops.
+//! Tests of leadership. One of several calls of `lead` runs its body, and another call follows when
+//! it stops.
 
 use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,8 @@ on_stores!(redis sentinel cluster postgres etcd zookeeper: (
     another_leads_when_the_process_dies,
 ));
 
-// Without a queue among processes, a leader may lead again and again.
+// A quorum has no queue among processes, so the same leader may lead again and again. Tests of the
+// order are missing here.
 on_stores!(redlock: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
@@ -42,7 +44,7 @@ on_stores!(redlock: (
     another_leads_when_the_process_dies,
 ));
 
-// The locks of a process end with it.
+// The locks of a process end with the process, so tests of other processes are missing here.
 on_stores!(memory: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
@@ -53,7 +55,7 @@ on_stores!(memory: (
     max_hold_gives_others_their_turn,
 ));
 
-/// The handles of all leaders. Panics if one begins while the lease of another lasts.
+/// The handles of all leaders. Panics if a leader begins during the lease of another leader.
 #[derive(Default)]
 struct Leaders(Mutex<Vec<LockHandle>>);
 
@@ -65,7 +67,7 @@ impl Leaders {
         assert!(!lasts, "there are two leaders");
     }
 
-    /// Returns the number of calls that have led.
+    /// Returns the number of terms, each of them a body that has led.
     fn terms(&self) -> usize {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.len()
@@ -74,7 +76,7 @@ impl Leaders {
 
 type Led = JoinHandle<Result<(), LockError>>;
 
-/// A crew whose members lead without an end. Each beginning is reported, with the member's number.
+/// A crew whose members lead without end. Each time a member begins to lead, its number is sent.
 struct Crew {
     leaders: Arc<Leaders>,
     begins: UnboundedSender<u32>,
@@ -95,7 +97,7 @@ impl Crew {
         let (leaders, begins) = (Arc::clone(&self.leaders), self.begins.clone());
         tokio::spawn(request.lead(move |lock| {
             leaders.begin(lock);
-            // At the end of the test, nobody reads it.
+            // An error is ignored, because the receiver is dropped at the end of the test.
             let _ = begins.send(member);
             pending()
         }))
@@ -107,7 +109,8 @@ async fn next(begun: &mut UnboundedReceiver<u32>) -> u32 {
     next.expect("a member is left")
 }
 
-/// Waits until the store knows of a waiting process. Without a queue, there is nothing to wait for.
+/// Waits until the store has a waiting process in its queue. Returns at once if the store has no
+/// queue.
 async fn one_waits(store: &Store, pool: &LockPool) {
     let waits = async {
         while pool
@@ -144,7 +147,7 @@ async fn another_leads_when_the_leader_stops(store: &Store) {
     second.abort();
 }
 
-/// Fails if a lost lease keeps its body, or if the call does not lead again.
+/// Fails if the body is not dropped after its lease is lost, or if the call does not lead again.
 async fn a_lost_lease_drops_the_body_and_the_call_waits_again(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let (crew, mut begun) = Crew::new();
@@ -158,7 +161,7 @@ async fn a_lost_lease_drops_the_body_and_the_call_waits_again(store: &Store) {
     leader.abort();
 }
 
-/// Fails if a body that returns because of the loss ends the call.
+/// Fails if a call ends because its body returns after the loss of its lease.
 async fn a_body_that_returns_after_the_loss_begins_again(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let (begins, mut begun) = unbounded_channel();
@@ -170,7 +173,7 @@ async fn a_body_that_returns_after_the_loss_begins_again(store: &Store) {
         async move {
             begins.send(term).expect("the test reads it");
             if term < 2 {
-                // This poll sees the loss itself, before the call does.
+                // This poll of the body detects the loss before the call does.
                 let sees = move || wait::until("the loss", LONG, || lock.check().is_err());
                 tokio::task::block_in_place(sees);
             }
@@ -194,7 +197,8 @@ async fn a_body_that_returns_ends_the_call(store: &Store) {
     }
 }
 
-/// Fails if a shutdown leaves a leader or a waiting call, or if a leader's lock is not released.
+/// Fails if a leader or a waiting call continues after a shutdown, or if a leader's lock is not
+/// released.
 async fn a_shutdown_ends_the_leader_and_the_waiting_calls(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let (crew, mut begun) = Crew::new();
@@ -215,7 +219,8 @@ async fn a_shutdown_ends_the_leader_and_the_waiting_calls(store: &Store) {
     follows.abort();
 }
 
-/// Fails if a leader with `max_hold` keeps the lead, or ends its call instead of waiting again.
+/// Fails if a leader with `max_hold` does not stop leading, or if its call ends instead of waiting
+/// again.
 async fn max_hold_gives_others_their_turn(store: &Store) {
     const TERM: Duration = Duration::from_secs(2);
     let (crew, mut begun) = Crew::new();
@@ -234,7 +239,8 @@ async fn max_hold_gives_others_their_turn(store: &Store) {
     }
 }
 
-/// Fails if two bodies lead together while leaders return, lose their leases and are dropped.
+/// Fails if two bodies lead at the same time while leaders return, lose their leases and are
+/// dropped.
 async fn there_are_never_two_leaders(store: &Store) {
     const MEMBERS: usize = 3;
     const TERMS: u64 = 4;
@@ -260,7 +266,7 @@ async fn there_are_never_two_leaders(store: &Store) {
             Ok::<_, LockError>(())
         }));
     }
-    // The first leader keeps the lock until all others have requested it.
+    // The first leader keeps the lock until all other calls have requested it.
     let request = async {
         while leaders.terms() < 2 {
             let seen = operator.inspect(KEY).await.expect("it answers");
@@ -284,7 +290,7 @@ async fn there_are_never_two_leaders(store: &Store) {
     disturbs.abort();
 }
 
-/// Fails if no call leads soon after the ttl of a leader whose process was killed.
+/// Fails if no call leads soon after the end of the ttl of a killed leader.
 async fn another_leads_when_the_process_dies(store: &Store) {
     const SHORT: Duration = Duration::from_secs(3);
     let pool = LockPool::builder().url(&store.url).io_timeout(NO_OUTAGE);
@@ -315,7 +321,7 @@ async fn another_leads_when_the_process_dies(store: &Store) {
     let (killed, excuse) = (Instant::now(), Excuse::begin());
     let begun = wait::within("the next leader", LONG, begun).await;
     let took = begun.expect("it leads").saturating_duration_since(killed);
-    // A session may last several times as long as a lock.
+    // A session may last several times as long as the ttl of a lock.
     let lasts = if store.has_sessions() {
         SHORT * 4
     } else {
@@ -334,7 +340,8 @@ fn max_memory(server: &Server, bytes: u64) {
         .run::<()>(set.arg("SET").arg("maxmemory").arg(bytes));
 }
 
-/// Fails if a refusal by the server ends the call. The engine does not repeat such a request.
+/// Fails if a call of `lead` ends because the server refuses its request. The engine does not
+/// repeat such a request, so the call must.
 #[tokio::test]
 async fn a_refusing_server_is_asked_again() {
     let options = ServerOptions::new().option("maxmemory-policy", &["noeviction"]);
@@ -386,7 +393,8 @@ async fn impossible_settings_are_refused() {
     );
 }
 
-/// Fails if the tests above do not detect a call that ends, or a late value.
+/// Fails if the tests above do not detect a call that ends too early, or a value returned after a
+/// loss.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_end_are_found() {

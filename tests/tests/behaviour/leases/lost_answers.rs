@@ -12,7 +12,7 @@ use leasehold_tests::{cluster, sentinel, wait};
 const TTL: Duration = Duration::from_secs(20);
 const TIMES: u64 = 20;
 
-/// Fails if a repeated acquisition is refused because of its own first try, or leaves a lock
+/// Fails if a repeated acquire is refused because of its own first attempt, or leaves a lock
 /// behind.
 async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
     let connect = || wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE));
@@ -25,7 +25,7 @@ async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
         let acquired = pool.lock(&*key).ttl(TTL).wait(TTL).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
         guard.release().await.expect("held");
-        // The wait is far longer than a release takes, and far shorter than the ttl.
+        // This wait is far longer than a release takes, and far shorter than the ttl.
         let next = other.lock(&*key).ttl(TTL).wait(TTL / 2).acquire().await;
         let next = next.unwrap_or_else(|error| panic!("{key} is left: {error}"));
         next.release().await.expect("held");
@@ -51,8 +51,8 @@ async fn lost_answers_behind_a_sentinel_cost_no_lock() {
     an_acquisition_still_succeeds(&deployment.url(), &[network]).await;
 }
 
-/// Fails if the test above does not detect an acquisition that is refused because of its own first
-/// try.
+/// Fails if the test above does not detect an acquire that is refused because of its own first
+/// attempt.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_non_idempotent_acquisition_is_detected() {

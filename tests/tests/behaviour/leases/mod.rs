@@ -1,4 +1,4 @@
-//! Tests that a lease is kept while its body runs, and ends when it should.
+//! Tests that a lease is kept while its body runs, and that it ends when it should.
 
 mod blocked_workers;
 mod full_server;

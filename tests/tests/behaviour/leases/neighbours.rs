@@ -1,4 +1,4 @@
-//! Tests of one lost lock beside other locks of the same pool.
+//! Tests in which some locks of a pool are lost and its other locks must be kept.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
-/// Numbers of the locks that are taken away. In no consecutive part of the twenty locks are their
-/// positions symmetric, so reversed answers of a batch would mark other locks as lost.
+/// Numbers of the locks taken away. Their positions are not symmetric in any consecutive part of
+/// the twenty locks. So if the answers of a batch were reversed, other locks would count as lost.
 const STOLEN: [usize; 3] = [2, 7, 8];
 
-/// Fails if a pool that loses some locks also loses others.
+/// Fails if a pool that loses some locks also loses other locks.
 async fn a_lost_lock_costs_no_other_lock(store: &Store) {
     let pool = store.pool().await;
-    // All locks are taken at once, so that their renewals are sent together.
+    // All locks are taken at the same time, so that their renewals are sent together.
     let taking = (0..20).map(|number| {
         let request = pool.lock(number.to_string()).ttl(TTL).wait(LONG);
         request.watchdog().acquire()
@@ -27,7 +27,8 @@ async fn a_lost_lock_costs_no_other_lock(store: &Store) {
     let held = try_join_all(taking).await.expect("they are free");
     for number in STOLEN.map(|number| number.to_string()) {
         if store.url.starts_with("memory://") {
-            // No other client can write to memory, so the pool itself takes the locks away.
+            // No other client can write to this process's memory, so the pool itself takes the
+            // locks away.
             pool.force_release(&number).await.expect("it answers");
         } else {
             store.probe.steal(&number, LONG);
@@ -36,7 +37,7 @@ async fn a_lost_lock_costs_no_other_lock(store: &Store) {
     let is_lost = |guard: &LockGuard| guard.check().is_err();
     let all_are = || STOLEN.iter().all(|number| is_lost(&held[*number]));
     wait::until_async("the losses", LONG, all_are).await;
-    // After this sleep, each of the other locks has expired unless it is still renewed.
+    // This sleep is longer than an unrenewed lease lasts.
     tokio::time::sleep(TTL * 2).await;
     for (number, guard) in held.into_iter().enumerate() {
         let stolen = STOLEN.contains(&number);
@@ -51,7 +52,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     a_lost_lock_costs_no_other_lock,
 ));
 
-/// Fails if the test above does not detect mixed-up answers to renewals.
+/// Fails if the test above does not detect renewals whose answers are assigned to the wrong locks.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn mixed_up_renewal_answers_are_detected() {

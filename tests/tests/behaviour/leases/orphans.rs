@@ -1,5 +1,5 @@
-//! Tests of lost requests and replies. An abandoned acquisition leaves no lock behind (an orphan),
-//! and an acquisition with a lost reply still succeeds.
+//! Tests of lost requests and replies. An abandoned acquire leaves no lock behind (an orphan), and
+//! an acquire with a lost reply still succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bodies::is_released;
 
-/// Time for which an orphan may live beyond its ttl.
+/// Time for which an orphan may exist beyond its ttl.
 const SLACK: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(10);
 const IO_TIMEOUT: Duration = Duration::from_millis(200);
@@ -50,8 +50,8 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     last
 }
 
-/// Fails if the lock of a dropped acquisition is never removed, or if the removal overtakes the
-/// acquisition.
+/// Fails if the lock of a dropped acquire is never removed, or if the removal reaches the server
+/// before the acquire.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;
@@ -98,7 +98,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let patience = random.duration(Duration::from_millis(10));
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
-        // On a busy machine, the answer may come only after the call has given up.
+        // On a busy machine, the answer may come only after the call has stopped waiting for it.
         let unanswered = matches!(&ended, Ok(Err(error)) if error.is_unavailable());
         assert!(
             ended.is_err() || unanswered,
@@ -107,15 +107,15 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine, the removal gets additional time for the machine's delays.
+        // On a busy machine, the removal gets as much more time as the machine was delayed.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }
     slow
 }
 
-/// Fails if an acquisition with an unknown outcome is abandoned without removing the lock that it
-/// may have set.
+/// Fails if an acquire with an unknown outcome is abandoned, and the lock that it may have set is
+/// not removed.
 #[test]
 fn a_network_failure_at_a_random_moment_leaves_nothing() {
     let mut random = Random::seeded("fails at a random moment");
@@ -160,7 +160,7 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
             assert!(error.is_unavailable(), "{error}");
         }
         drop(outcome);
-        // From here on, a stalled request may be executed late.
+        // After this point, a stalled request may be executed late.
         let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
         let gone = || {
             let limit = TTL + SLACK;
@@ -191,7 +191,7 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
-/// Fails if a repeated acquisition is refused because of its own first try, or gets a second fence.
+/// Fails if a repeated acquire is refused because of its own first attempt, or gets a second fence.
 #[tokio::test]
 async fn an_acquisition_with_a_lost_reply_still_succeeds() {
     let server = Server::start();
@@ -215,7 +215,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
         let acquired = request.wait(Duration::from_secs(20)).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
-        // On a busy machine, the pool may give up its connection before the reply comes.
+        // On a busy machine, the pool may close its connection before the reply comes.
         missed = number + 1 - proxy.counts().lost;
         let in_time = excuse.so_far() < io_timeout / 4;
         assert!(missed == 0 || !in_time, "{key}: its reply was lost");
@@ -228,7 +228,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
     assert!(missed < times / 2, "{missed} replies were not lost");
 }
 
-/// Fails if a call that does not queue mistakes its own lock for another call's lock.
+/// Fails if a single attempt mistakes its own lock for another call's lock.
 #[tokio::test]
 async fn a_lost_reply_of_a_single_try_is_never_contention() {
     let server = Server::start();
@@ -243,12 +243,12 @@ async fn a_lost_reply_of_a_single_try_is_never_contention() {
             Ok(guard) => drop(guard),
             Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
         }
-        // A lock that is gone within this limit was removed, because the ttl is far longer.
+        // The ttl is far longer than this limit, so the pool has removed the lock.
         wait::until_async(&key, LIMIT, || !probe.exists(&key)).await;
     }
 }
 
-/// Fails if a removal counts as final although the acquisition can still arrive after it.
+/// Fails if a removal counts as final although the acquire can still arrive after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_very_late_acquisition_is_removed() {
     let server = Server::start();
@@ -267,10 +267,10 @@ async fn a_very_late_acquisition_is_removed() {
     }
 }
 
-/// Delays a request in the network beyond the end of its connection. Before it arrives, the caller
-/// either gives up, or gets the lock by a second request and releases it.
+/// Delays a request in the network beyond the end of its connection. Before the request arrives,
+/// the caller either stops waiting, or gets the lock by a second request and releases it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    // A delay longer than all steps until the check.
+    // Longer than all steps until the check.
     const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;
@@ -278,8 +278,8 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
         least: LATE,
         jitter: Duration::ZERO,
     });
-    // The fence shows the arrival, because each acquisition of a free key stores a new fence. The
-    // lock itself may be gone too soon to be seen.
+    // The fence shows that the request has arrived, because each acquire of a free key stores a new
+    // fence. The lock itself may be removed before a check finds it.
     let fence = || probe.get(&format!("{name}:%leasehold:fence"));
     let (mut last, before) = (fence(), proxy.counts().commands);
     let request = pool.lock("late").ttl(Duration::from_secs(20));
@@ -304,7 +304,7 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
     }
     let arrives = || fence() != last;
     wait::until_async("the first request arrives", LATE + LIMIT, arrives).await;
-    // A lock that is gone within this limit was removed, because the ttl is far longer.
+    // The ttl is far longer than this limit, so the pool has removed the lock.
     wait::until_async("it is removed", LIMIT, || !probe.exists(&key)).await;
 }
 
@@ -314,7 +314,8 @@ async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u3
     Ok(7)
 }
 
-/// Fails if a failed release becomes the caller's error, or is not tried again.
+/// Fails if the caller gets an error because of a failed release, or if the release is not
+/// repeated.
 #[tokio::test]
 async fn a_failed_release_is_retried_without_an_error() {
     let server = Server::start();
@@ -327,7 +328,8 @@ async fn a_failed_release_is_retried_without_an_error() {
         let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
         let took = started.elapsed();
         assert_eq!(ended, Ok(7), "fault {fault}");
-        // A release takes at most a second. The rest of the bound is for a busy machine.
+        // A call waits for its release for at most a second. The rest of the bound is for a busy
+        // machine.
         let most = Duration::from_millis(1_300) + excuse.so_far();
         assert!(took < most, "fault {fault}: {took:?}");
         proxy.pass();

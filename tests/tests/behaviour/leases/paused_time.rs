@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The timers of the runtime have a resolution of a millisecond and round up.
+/// The runtime's timers have a resolution of a millisecond and round up.
 const TICK: Duration = Duration::from_millis(2);
 
 async fn pool() -> LockPool {
@@ -41,8 +41,7 @@ async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if a nested call that waits for its turn exceeds its `wait` by a millisecond of the
-/// engine's own clock.
+/// Fails if a nested call does not stop waiting for another nested call at the end of its `wait`.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_turn_ends_with_the_budget() {
     let pool = pool().await;
@@ -73,7 +72,7 @@ async fn a_watchdog_keeps_the_lock_for_hours() {
     assert!(ended.is_ok(), "{ended:?}");
 }
 
-/// Fails if `max_hold` is ignored or counted from a renewal.
+/// Fails if `max_hold` is ignored, or if it is counted from a renewal.
 #[tokio::test(start_paused = true)]
 async fn max_hold_ends_a_healthy_lock() {
     let pool = pool().await;
@@ -105,7 +104,7 @@ async fn a_guard_counts_down_and_reports_the_loss() {
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
 }
 
-/// Fails if a waiting call gets the lock before its turn, or never.
+/// Fails if waiting calls do not get the lock in the order in which they began to wait.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_their_order() {
     let pool = pool().await;
@@ -119,8 +118,8 @@ async fn waiters_are_served_in_their_order() {
             assert_eq!(turn.fetch_add(1, Ordering::Relaxed), place);
             sleep(SECOND).await;
         })));
-        // The yield fixes the order of arrival: on this runtime, the new task runs while this task
-        // waits.
+        // The yield determines the order of arrival. On this runtime, the new task runs while this
+        // task is suspended.
         tokio::task::yield_now().await;
     }
     drop(guard);
@@ -130,7 +129,7 @@ async fn waiters_are_served_in_their_order() {
     assert_eq!(turn.load(Ordering::Relaxed), 20);
 }
 
-/// Fails if a call's wait does not end exactly with the call's time limit.
+/// Fails if a call does not stop waiting exactly at its time limit.
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_its_budget() {
     let pool = pool().await;
@@ -166,7 +165,7 @@ async fn on_lost_continue_lets_the_body_check_for_the_loss() {
     assert!(received, "the handle still called the lease healthy");
 }
 
-/// Fails if a lock still counts as held after the runtime of its engine is gone.
+/// Fails if a lock still counts as held after the runtime of its engine was dropped.
 #[test]
 fn an_engine_ends_with_its_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -59,7 +59,7 @@ impl Servers {
         Self::Zookeeper(Zookeeper::start())
     }
 
-    /// Connects a pool that waits for an answer longer than any stop lasts.
+    /// Connects a pool whose time limit for an answer is longer than any stop.
     async fn pool(&self) -> LockPool {
         self.pool_of(NO_OUTAGE).await
     }
@@ -122,12 +122,12 @@ async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
         let left = guard.remaining();
         let end = left + stop + Duration::from_millis(2);
         assert!(end <= TTL * 99 / 100, "{left:?} after {stop:?}");
-        // On a busy machine, the lease may have ended.
+        // An error is ignored, because on a busy machine the lease may have ended.
         let _ = guard.release().await;
     }
 }
 
-/// The last poll of a body, its end, and the last deadline that it saw.
+/// The last poll of a body, its end, and the last deadline that the body has read.
 #[derive(Debug, Default)]
 struct Trace {
     polled: u64,
@@ -171,7 +171,7 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
         (ended, clock::now())
     };
     let stop = async {
-        // After this sleep, the lease has been renewed and is in the middle of its ttl.
+        // After this sleep, the lease has been renewed, and its current ttl is half over.
         tokio::time::sleep(Duration::from_millis(3_500)).await;
         servers.pause();
     };
@@ -179,7 +179,7 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     servers.resume();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     let trace = trace.lock().expect("no panic");
-    // The gate may let the body's thread pass, and the thread may be suspended before it reads the
+    // After the gate lets the body's thread pass, the thread may be suspended before it reads the
     // clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
@@ -188,8 +188,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     assert!(late < 100_000, "notified {late} us after the lease");
 }
 
-/// Fails if a stop of a quarter of the ttl costs a lease. If a busy machine adds the same delay,
-/// the round does not count.
+/// Fails if a lease is lost in a stop of a quarter of the ttl. If a busy machine adds a delay of
+/// the same length, the round does not count.
 async fn a_short_stop_costs_no_lease(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     let pool = servers.pool().await;
@@ -201,7 +201,7 @@ async fn a_short_stop_costs_no_lease(mut servers: Servers) {
         servers.pause();
         tokio::time::sleep(TTL / 4).await;
         servers.resume();
-        // The sleep is longer than a lease without renewals.
+        // The sleep is longer than a lease without renewals lasts.
         tokio::time::sleep(TTL * 5 / 4).await;
         if excuse.longest() < TTL / 4 {
             guard.check().expect("it was renewed");
@@ -230,20 +230,21 @@ async fn a_stop_delays_calls_at_most_by_their_budget(mut servers: Servers) {
         assert!(error.is_unavailable(), "{error}");
         let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
-        // The wait is far shorter than the ttl of a lock left behind.
+        // This wait is far shorter than the ttl, so a lock left behind would make the call fail.
         let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
         let after = after.await.expect("nothing is left");
         after.release().await.expect("held");
     }
 }
 
-/// Fails if a stop that costs the leader its lease also ends its call, or if the call stops asking.
+/// Fails if the call of a leader ends because of a stop in which the leader has lost its lease.
+/// Also fails if the call no longer requests the lock.
 async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(2);
     let pool = servers.pool_of(TTL / 2).await;
     let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let leader = tokio::spawn(pool.lock("leader").ttl(TTL).lead(move |lock: LockHandle| {
-        // At the end of the test, nobody reads it.
+        // An error is ignored, because the receiver is dropped at the end of the test.
         let _ = begins.send(lock);
         std::future::pending::<()>()
     }));
@@ -260,8 +261,8 @@ async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
     leader.abort();
 }
 
-/// Generates a test for each scene in the brackets on each store in front of them.
-/// `tests/tests/docs/test_names.rs` parses these calls.
+/// Makes a test for each scene in the list, on each store named before the colon.
+/// `tests/tests/docs/test_names.rs` reads these calls.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(
@@ -296,8 +297,8 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_leader_leads_again_after_a_stop,
 ));
 
-// The first scene is missing here, because a late node has no vote, so the lease may start at a
-// later try.
+// `a_lease_counts_from_before_its_request` is missing here. A late node does not vote, so the lease
+// may start at a later attempt.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// A time in which a lease of six seconds that has been renewed until now cannot expire.
+/// A just renewed lease of six seconds cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -118,8 +118,8 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
     }
 }
 
-/// Fails if the gate is missing, or if an unconfirmed renewal moves the deadline. Also fails if a
-/// lost lease is noticed only when the store answers again.
+/// Fails if the gate is missing, or if an unconfirmed renewal extends the deadline. Also fails if a
+/// lost lease is detected only when the store answers again.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
     let trace = SharedTrace::default();
@@ -131,8 +131,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
             (ended, clock::now())
         };
         let fault = async {
-            // After this sleep, there have been some renewals, and the lease is in the middle of
-            // its ttl.
+            // After this sleep, there have been some renewals, and the current ttl of the lease is
+            // half over.
             tokio::time::sleep(Duration::from_millis(3_500)).await;
             proxy.set(mode);
         };
@@ -143,7 +143,7 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // The gate may let the body's thread pass, and the thread may be suspended before it reads the
+    // After the gate lets the body's thread pass, the thread may be suspended before it reads the
     // clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
@@ -201,8 +201,8 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     proxy.set(Mode::BlackHole);
     let excuse = Excuse::begin();
     let mut deadline = u64::MAX;
-    // The order of the checks matters: if the guard is still valid after its deadline, it was valid
-    // for too long.
+    // The order of these checks matters. If the guard is still valid at a time after its deadline,
+    // it was valid for too long.
     while guard.check().is_ok() {
         let late = clock::now().saturating_sub(deadline);
         assert!(
@@ -232,7 +232,7 @@ async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<Loc
     Ok(error)
 }
 
-/// Fails if `on_lost = "continue"` drops the body anyway, or if the body is not notified.
+/// Fails if a body with `on_lost = "continue"` is dropped, or if it is not notified.
 #[tokio::test]
 async fn on_lost_continue_notifies_the_running_body() {
     let server = Server::start();
@@ -256,7 +256,7 @@ async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if `max_hold` is ignored, or ends a lease at its first ttl.
+/// Fails if `max_hold` is ignored, or if it ends a lease after its first ttl.
 #[tokio::test]
 async fn a_healthy_lease_ends_after_max_hold() {
     let server = Server::start();
@@ -308,7 +308,8 @@ async fn the_renewal_interval_can_be_set() {
         .expect("it is kept");
 }
 
-/// Fails if renewals need memory, because a full server refuses such commands, as it does a SET.
+/// Fails if renewals need memory. A full server refuses every command that needs memory, for
+/// example SET.
 #[tokio::test]
 async fn a_full_server_renews_and_releases() {
     let server = Server::start();
@@ -333,7 +334,7 @@ async fn a_lease_counts_from_the_sending_of_its_request() {
     const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
-    // The longest remaining time. One millisecond is added for the inaccuracy of the delay itself.
+    // The longest remaining time. One millisecond is added because the delay is not exact.
     const MOST: Duration = Duration::from_millis(TTL - DRIFT - DELAY + 1);
     let ttl = Duration::from_millis(TTL);
     let server = Server::start();
@@ -350,7 +351,7 @@ async fn a_lease_counts_from_the_sending_of_its_request() {
     }
 }
 
-/// Fails if the gate is missing, or reads a clock that stands still while the process is stopped.
+/// Fails if the gate is missing, or if the gate's clock stands still while the process is stopped.
 #[test]
 fn a_resumed_process_does_not_continue_its_body() {
     const TTL: Duration = Duration::from_millis(300);
@@ -370,7 +371,7 @@ fn a_resumed_process_does_not_continue_its_body() {
 }
 
 /// Returns a worker inside its lock, and the time at which its lease ends. On a busy machine, a
-/// short lease may end before its body begins. Then another worker is started.
+/// short lease may end before its body begins. In this case, another worker is started.
 fn entered(job: &Job) -> (Worker, u64) {
     let program = env!("CARGO_BIN_EXE_worker");
     for _ in 0..20 {

@@ -1,5 +1,5 @@
 //! Tests that clients without leasehold's queue also get a key that leasehold's processes request
-//! all the time. For this purpose the processes now and then leave the key free (a pause).
+//! all the time. For this purpose the processes sometimes leave the key free for a while (a pause).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Number of sections that each client must get while leasehold's calls continue.
 const ENOUGH: usize = 4;
 
-/// Counts the holders inside `k`, and signals the end of the test.
+/// Counts the holders inside the lock `k`, and signals the end of the test.
 #[derive(Debug, Default)]
 struct Ground {
     inside: AtomicUsize,
@@ -61,8 +61,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     }
 }
 
-/// Starts a client of the `SET NX` convention that tries at intervals of `poll`. Returns the number
-/// of its sections, and the longest time between two sections.
+/// Starts a client of the `SET NX` convention that requests the lock at intervals of `poll`.
+/// Returns the number of its sections, and the longest time between two sections.
 fn client(
     server: &Server,
     poll: Duration,
@@ -87,8 +87,8 @@ fn client(
     })
 }
 
-/// Lets `pools`, with this number of tasks each, use `k` beside two clients. One client tries at
-/// the longest interval for which the pauses are promised to suffice.
+/// Makes `pools`, with this number of tasks each, use `k` together with two clients. One client
+/// requests the lock at the longest interval for which the pauses are promised to suffice.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -145,8 +145,8 @@ async fn a_client_gets_in_beside_one_process_of_many_tasks() {
 /// Number of times that processes pass a key on before they leave it free.
 const OFTEN: usize = 4;
 
-/// A call that waits for one long section must not also wait for a pause. Fails if the key is free
-/// after the holder's release has returned.
+/// Fails if the key is free after the holder's release has returned. A call that has waited for one
+/// long section must not also wait for a pause.
 #[tokio::test]
 async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();
@@ -170,9 +170,9 @@ async fn a_waiting_call_does_not_pause_after_one_long_section() {
     held.release().await.expect("still held");
 }
 
-/// Lets calls of one process use `k` in turn, and then lets another process wait for it. The calls
-/// exceed the number and the time after which a key must be left free. Returns true if the key is
-/// free after the last release, or `None` if the machine was too slow.
+/// Makes calls of one process use `k` in turn, and then makes another process wait for it. The
+/// calls exceed the number and the time after which a key must be left free. Returns true if the
+/// key is free after the last release, or `None` if the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
@@ -193,7 +193,7 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(LONG).acquire());
     let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
     wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
-    // The use of the key must last this long before a pause.
+    // The key must be in use for this long before a pause.
     tokio::time::sleep(after).await;
     let began = Instant::now();
     held.release().await.expect("still held");
@@ -205,8 +205,8 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     (is_without_a_break && is_in_the_pause).then_some(is_free)
 }
 
-/// Fails if a process passes a key to the next process after long use alone, instead of leaving it
-/// free for clients without a queue.
+/// Fails if a process that has used a key for a long time passes it to the next process. The
+/// process must leave the key free for clients without a queue.
 #[tokio::test]
 async fn a_process_leaves_a_key_free_after_long_use() {
     let server = Server::start();
@@ -219,8 +219,9 @@ async fn a_process_leaves_a_key_free_after_long_use() {
     panic!("the machine was too slow ten times");
 }
 
-/// Creates a pause on `server`: a lock has just been left free, and processes wait for it. All but
-/// one have had the lock, and the last one keeps it until `leaves` has a permit.
+/// Creates a pause on `server`: a lock has just been left free, and processes wait for it. All
+/// waiting processes except one then take the lock. The last one keeps it until `leaves` has a
+/// permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,
@@ -254,8 +255,8 @@ async fn in_a_pause(
     let all_wait = || probe.run::<usize>(&queue) == (OFTEN + 1) * 46;
     wait::until_async("all wait", LONG, all_wait).await;
     held.release().await.expect("still held");
-    // The processes use the key one after the other, for longer than the time after which it must
-    // be left free.
+    // The processes use the key one after the other, for longer than the time after which a key
+    // must be left free.
     for _ in 0..OFTEN {
         let one = wait::within("the next", LONG, calls.join_next()).await;
         one.expect("there is one").expect("no panic").expect("held");
@@ -263,8 +264,8 @@ async fn in_a_pause(
     (holder, calls)
 }
 
-/// In a pause, a key is left free for clients without a queue. Fails if a call that does not queue
-/// takes it, or gets a `retry_after` longer than the pause.
+/// Fails if a single attempt takes a key in a pause, or gets a `retry_after` longer than the pause.
+/// In a pause, the key is left free for clients without a queue.
 #[tokio::test]
 async fn a_single_try_in_a_pause_is_refused() {
     let server = Server::start();
@@ -276,7 +277,8 @@ async fn a_single_try_in_a_pause_is_refused() {
     let both = pool.lock_all(["k", "other"]).ttl(TTL).acquire().await;
     let free = probe.set_nx("lock:k", "another client", TTL);
     for refused in [ours, readers, both] {
-        // The call may find the next holder if the machine was delayed for longer than the pause.
+        // If the machine was delayed for longer than the pause, the next process may already have
+        // the lock.
         let refused = refused.expect_err("it is left free, or the next has it");
         let retry_after = refused.retry_after().expect("it has a retry_after");
         assert!(!free || retry_after <= PAUSE + Duration::from_millis(10));
@@ -291,7 +293,7 @@ async fn a_single_try_in_a_pause_is_refused() {
         .expect("held");
 }
 
-/// Fails if the option accepts an invalid value, or refuses a valid one.
+/// Fails if the option accepts an invalid value, or refuses a valid value.
 #[tokio::test]
 async fn make_way_after_accepts_only_valid_values() {
     let with = |after| {

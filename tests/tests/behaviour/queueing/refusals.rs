@@ -1,5 +1,5 @@
-//! Tests of `retry_after`: refused calls get the usual time for which such locks are held, not the
-//! rest of the lease.
+//! Tests of `retry_after`. A refused call gets the usual time for which such a lock is held,
+//! instead of the rest of its lease.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn retry_after(refused: Result) -> Duration {
     error.retry_after().expect("it is estimated")
 }
 
-/// Returns the duration of a served call.
+/// Returns the duration of a call that gets its lock.
 async fn timed(call: impl Future<Output = Result>) -> Duration {
     let started = Instant::now();
     call.await.expect("free");
@@ -55,14 +55,13 @@ async fn hold(request: LockRequest) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Waits for the release. On a busy machine, the release may continue after the call that requested
-/// it.
+/// Waits for the release. On a busy machine, a release may continue after its call.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
 }
 
-/// Fails if a refused call gets the rest of a renewed lease, or the mean time of another function
-/// or pool.
+/// Fails if a refused call gets the rest of a renewed lease, or gets the mean time of another
+/// function or pool.
 async fn estimates_are_separate_for_each_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let held = hold(other.lock("order:1")).await;
@@ -90,14 +89,14 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool only knows locks taken by hand, all in one place of the code.
+    // The other pool only knows locks taken with the builder, all of them at one place in the code.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(retry_after(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
-/// Fails if the mean of the holder's own function is known but not used. Also fails if locks that
-/// are taken by hand in two places of the code share one mean.
+/// Fails if the mean of the holder's function is known but not used. Also fails if locks taken with
+/// the builder at two places in the code share one mean.
 async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
@@ -134,7 +133,7 @@ on_every_store_of_leases! {
     the_estimate_uses_the_function_of_the_holder,
 }
 
-// etcd does not report when a lock ends.
+// etcd does not report the end of a lock, so only this test applies.
 on_etcd! {
     the_estimate_uses_the_function_of_the_holder,
 }
@@ -158,7 +157,8 @@ async fn all_refused_calls_get_the_fixed_hint() {
     let outer = pool.lock("k").ttl(TTL).run(async {
         let inner = || pool.lock("k").ttl(TTL).reentrant();
         let first = inner().run(async {
-            // During this yield, the other branch waits for its turn.
+            // During this yield, the other branch requests the lock. It is refused, because this
+            // branch is inside.
             tokio::task::yield_now().await;
         });
         let second = inner().wait(Duration::ZERO).acquire();
@@ -180,8 +180,8 @@ async fn all_refused_calls_get_the_fixed_hint() {
     }
 }
 
-/// Fails if the pool accepts a `retry_after` that cannot be reported to a client, or refuses a
-/// possible one.
+/// Fails if the pool accepts a `retry_after` that cannot be reported to a client, or refuses one
+/// that can.
 #[tokio::test]
 async fn a_retry_after_hint_has_bounds() {
     let day = Duration::from_secs(24 * 60 * 60);

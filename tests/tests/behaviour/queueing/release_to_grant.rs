@@ -18,8 +18,8 @@ const SECTIONS: [(Duration, usize); 4] = [
     (Duration::from_secs(10), 3),
 ];
 
-/// Lets two processes take turns, so that one waits while the other is inside. Returns the sorted
-/// times.
+/// Makes two processes take the lock alternately, so that one waits while the other is inside.
+/// Returns the sorted times.
 async fn measured(one: &LockPool, other: &LockPool, stay: Duration, count: usize) -> Vec<Duration> {
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(LONG).watchdog();
     let mut held = request(one).acquire().await.expect("it is free");
@@ -46,7 +46,7 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
     times[(times.len() * hundredth / 100).min(times.len() - 1)]
 }
 
-/// Fails if a call that waits for one section also waits for a pause or for its next regular
+/// Fails if a call that has waited for one section also waits for a pause or for its next regular
 /// request. Prints the table of `docs/performance/results.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures for 7 minutes, alone: -- --ignored release_to_grant --nocapture"]

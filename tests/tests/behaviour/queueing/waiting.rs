@@ -1,5 +1,5 @@
-//! Tests of waiting for a held lock, on both stores: the time limit is kept, and the first call
-//! gets the lock first.
+//! Tests of waiting for a held lock, on both stores. The time limit must be kept, and the first
+//! call must get the lock first.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 use crate::bodies::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Allowance for the round trip. On a busy machine, the machine's delays are added.
+/// Tolerance for the round trip. The delays of a busy machine are added to it.
 const SLACK: Duration = Duration::from_millis(250);
 
-/// Both stores, with another holder for each.
+/// Both stores, each with a probe that acts as another holder.
 struct Stores {
     _server: Server,
     stores: [(LockPool, Arc<dyn Probe>); 2],
@@ -51,14 +51,15 @@ async fn connect(url: &str, io_timeout: Duration) -> LockPool {
     wait::connected(pool.io_timeout(io_timeout)).await
 }
 
-/// Fails if the time limit starts again with each try, or if the last try exceeds it.
+/// Fails if the time limit starts again with each attempt, or if the last attempt exceeds it.
 #[tokio::test]
 async fn the_budget_is_never_exceeded() {
     let stores = Stores::open("budget").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("held", TTL));
         let mut calls = JoinSet::new();
-        // The store answers within the shortest budget, even on a busy machine.
+        // These limits are long enough that the store certainly answers within them, even on a busy
+        // machine.
         for wait in [3_050, 3_300, 3_700, 4_100].map(Duration::from_millis) {
             let request = pool.lock("held").ttl(TTL).wait(wait);
             calls.spawn(async move {
@@ -139,7 +140,7 @@ async fn queue(pool: &LockPool, key: &str) -> Acquire {
     wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
-/// Fails if waiting calls race for the lock.
+/// Fails if a free lock goes to any waiting call instead of the first one.
 async fn first_come_first_served(store: &Store) {
     let pool = store.pool().await;
     let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
@@ -173,7 +174,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     first_come_first_served,
 ));
 
-/// Fails if a waiting call still gets the lock after it has given up.
+/// Fails if a waiting call still gets the lock after it was dropped.
 #[tokio::test]
 async fn an_abandoned_wait_does_not_block_later_ones() {
     let stores = Stores::open("gives-up").await;
@@ -197,7 +198,7 @@ async fn an_abandoned_wait_does_not_block_later_ones() {
     }
 }
 
-/// Fails if a waiting call notices only releases by its own pool.
+/// Fails if a waiting call detects only releases by its own pool.
 #[tokio::test]
 async fn a_release_or_expiry_elsewhere_is_noticed() {
     let stores = Stores::open("elsewhere").await;
@@ -215,7 +216,7 @@ async fn a_release_or_expiry_elsewhere_is_noticed() {
             .release()
             .await
             .expect("held");
-        // A waiting call asks at least once a second.
+        // A waiting call repeats its request at least once a second.
         assert!(
             released.elapsed() < Duration::from_secs(1) + SLACK + excuse.so_far(),
             "{:?}",
@@ -233,7 +234,7 @@ async fn a_release_or_expiry_elsewhere_is_noticed() {
     }
 }
 
-/// Fails if the queue has no limit.
+/// Fails if the number of waiting calls has no limit.
 #[tokio::test]
 async fn a_full_queue_refuses_calls() {
     let stores = Stores::open("full").await;

@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, holds, is_here, seen};
 
-/// The longest ttl on a quorum. The nodes must have run for longer than this.
+/// The longest ttl on a quorum. The nodes vote only after they have run for longer than this.
 const SHORT: Duration = Duration::from_secs(8);
 
 async fn connect(url: &str) -> LockPool {
@@ -28,7 +28,7 @@ async fn listed(pool: &LockPool, pattern: &str) -> Vec<LockInfo> {
     listed
 }
 
-/// Fails if a pool keeps asking a master after another server has replaced it.
+/// Fails if a pool keeps querying a master after another server has replaced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed() {
     let mut deployment = Deployment::start();
@@ -52,7 +52,7 @@ async fn a_fail_over_is_followed() {
     drop((guard, after, dead));
 }
 
-/// Fails if a pool asks only one master of a cluster, or none after a slot has moved.
+/// Fails if a pool queries only one master of a cluster, or gets no answer after a slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_locks_of_all_masters_are_listed() {
     let cluster = Setup::new().start();

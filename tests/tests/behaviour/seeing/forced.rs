@@ -1,4 +1,4 @@
-//! Tests of `LockPool::force_release`: the holder is notified, and no two bodies overlap.
+//! Tests of `LockPool::force_release`. The holder must be notified, and no two bodies may overlap.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// True if a lock that was taken away at `since` or later may be free although its holder has not
-/// left.
+/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -61,7 +60,8 @@ on_stores!(sentinel cluster redlock: (
     a_free_lock_stays_free,
 ));
 
-/// Takes a lock of 20 s without a watchdog. Before its end, only the message can notify the holder.
+/// Takes a lock of 20 s without a watchdog. Until the end of the lease, only the message can notify
+/// the holder.
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
 async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
@@ -85,7 +85,8 @@ async fn a_revoked_holder_is_notified_at_once(store: &Store) {
     assert!(error.is_lost(), "{error}");
     let most = Duration::from_secs(1) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
-    // The body has ended, so the lock is free before the end of the lease and of the grace.
+    // The body has ended. So the lock is free before the end of the lease and before the end of the
+    // grace.
     seen(&operator, "k", |lock| !lock.is_taken()).await;
     let most = Duration::from_secs(2) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
@@ -123,7 +124,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     pool.force_release("b").await.expect("it answers");
     let (began, guard) = waiting.await.expect("no panic");
     let ended = ended.await.expect("the body is dropped");
-    // On a busy machine the body may be dropped late, so that the grace ends before.
+    // On a busy machine the body may be dropped so late that the grace ends before that.
     let was_over = forced + GRACE * 9 / 10 < began;
     let was_late = was_over && ended < forced + GRACE + excuse.so_far();
     assert!(
@@ -135,7 +136,8 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
+/// Fails if a guard that is not dropped does not keep the lock for the grace, or keeps it for its
+/// whole lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -203,7 +205,8 @@ async fn force_release_frees_a_kept_lock(store: &Store) {
     guard.expect("free at once").release().await.expect("held");
 }
 
-/// `postgres::beacons` has the same test for PostgreSQL, which needs a moment to end a session.
+/// Fails if the lock of a dead holder is not free as soon as it is taken away. `postgres::beacons`
+/// has the same test for PostgreSQL, which needs a moment to end a session.
 #[tokio::test]
 async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     for store in [Store::memory("dead-holder"), Store::redis("dead-holder")] {
@@ -211,7 +214,8 @@ async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     }
 }
 
-/// The holder's engine has panicked, so nothing receives the message for the holder.
+/// Runs the test with a holder whose engine has panicked, so nothing receives the message for the
+/// holder.
 async fn a_dead_holder_s_lock(store: &Store) {
     let (dead, operator) = (store.pool().await, store.pool().await);
     let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
@@ -236,7 +240,7 @@ async fn a_second_force_release_does_not_shorten_the_grace(store: &Store) {
     for revoked in [false, true, true] {
         let was = next.force_release("t").await.expect("it answers");
         let again = next.lock("t").ttl(TTL).acquire().await;
-        // On a busy machine, not all rounds may be complete within the grace.
+        // On a busy machine, the grace may end before the last round.
         if is_over(started) {
             break;
         }
@@ -284,7 +288,8 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// Time limit for all locks. A store without processor time takes a tenth of a second for each.
+    /// Time limit for all locks. A store that gets too little processor time needs a tenth of a
+    /// second for each lock.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;

@@ -52,7 +52,7 @@ async fn a_lock_of_another_client_is_shown_without_an_owner() {
     }
 }
 
-/// Fails if a lock without an expiry is not shown, because operators look for such locks.
+/// Fails if a lock without an expiry is not shown. Operators look for such locks.
 #[tokio::test]
 async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     let server = Server::start();
@@ -74,8 +74,8 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     guard.release().await.expect("held");
 }
 
-/// Fails if another client's lock stays although the pool reported that it was taken away. Its
-/// value begins like one of leasehold's.
+/// Fails if another client's lock stays held although the pool reported that it was taken away. The
+/// value of this lock begins like a value of leasehold.
 #[tokio::test]
 async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
     let server = Server::start();
@@ -93,7 +93,7 @@ async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
         assert!(was.expect("it was there").holders[0].foreign, "{value}");
         assert!(!probe.delete("lock:theirs"), "{value} stays");
     }
-    // The same for an entry among the shared holders.
+    // The same check for an entry among the shared holders.
     let guard = pool.lock("s").ttl(TTL).shared().acquire().await;
     drop(guard.expect("free").release().await);
     let shared = format!("{}:0", "f".repeat(32));
@@ -107,8 +107,8 @@ async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
 
 const SHARES: &str = "lock:%leasehold:shares:lock:s";
 
-/// Fails if odd data among the shared holders of one lock hides other locks, or prevents that lock
-/// from being taken away.
+/// Fails if odd data among the shared holders of one lock hides other locks, or if that lock cannot
+/// be taken away.
 #[tokio::test]
 async fn odd_shares_hide_no_other_lock() {
     let server = Server::start();
@@ -145,7 +145,7 @@ async fn odd_shares_hide_no_other_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if a key that the user may not read hides the readable locks.
+/// Fails if readable locks are not listed because of a key that the user may not read.
 #[tokio::test]
 async fn a_key_without_permission_hides_no_other_lock() {
     let server = Server::start();
@@ -182,7 +182,8 @@ async fn a_key_without_permission_hides_no_other_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if data of another type than a string is not listed as a foreign lock, or breaks the list.
+/// Fails if a key with another type than string is not listed as a foreign lock, or ends the list
+/// early.
 #[tokio::test]
 async fn other_data_is_a_foreign_lock() {
     let server = Server::start();
@@ -227,7 +228,7 @@ async fn an_unavailable_store_is_reported() {
     assert_eq!(lock.fence, guard.fence());
 }
 
-/// Fails if a hanging server makes callers wait one after the other.
+/// Fails if callers wait for a hanging server one after the other.
 #[tokio::test]
 async fn a_hanging_store_is_reported_to_all_callers_at_once() {
     let server = Server::start();

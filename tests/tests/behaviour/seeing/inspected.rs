@@ -48,7 +48,7 @@ on_stores!(sentinel cluster: (
     an_annotated_function_is_named,
 ));
 
-// Redlock also shows the number of nodes that have a lock: see `seeing::deployments`.
+// `seeing::deployments` also tests the number of nodes that a lock on Redlock has.
 on_stores!(redlock: (
     a_free_lock_is_shown_as_free,
     an_annotated_function_is_named,
@@ -74,7 +74,7 @@ async fn an_exclusive_lock_is_shown(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let begun = SystemTime::now();
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
-    // The result does not depend on the pool, and an inspection changes nothing.
+    // Each pool must get the same result, and an inspection must change nothing.
     for pool in [&pool, &other, &pool] {
         let lock = look(pool, "k").await;
         assert_eq!(lock.state, LockState::Exclusive);
@@ -163,7 +163,7 @@ async fn a_kept_lock_is_shown(store: &Store) {
     assert!(lock.holders.is_empty());
     assert_eq!(lock.fence, fence);
     let until = lock.kept_until.expect("it is known until when");
-    // In etcd, the lease of a kept lock has whole seconds.
+    // In etcd, the lease of a kept lock is rounded to whole seconds.
     let beyond = if store.has_sessions() {
         BEYOND
     } else {
@@ -173,8 +173,7 @@ async fn a_kept_lock_is_shown(store: &Store) {
     assert!(begun + TTL / 2 < until && until <= most, "{until:?}");
 }
 
-/// Fails if a waiting process is not shown, or if its `since` changes each time that it repeats its
-/// request.
+/// Fails if a waiting process is not shown, or if its `since` changes when it repeats its request.
 async fn waiting_processes_are_shown(store: &Store) {
     let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
@@ -202,8 +201,8 @@ async fn waiting_processes_are_shown(store: &Store) {
     // After this sleep, the first process has repeated its request.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
-    // A process that repeats its request seconds late loses its place in the queue, and then gets a
-    // new `since`.
+    // A process that repeats its request seconds late loses its place in the queue. It then gets a
+    // new place with a new `since`.
     let kept = excuse.so_far() < CLAIM;
     let again = lock.waiting[0].since.filter(|_| kept);
     if let (Some(since), Some(again)) = (since, again) {

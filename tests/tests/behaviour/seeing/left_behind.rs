@@ -1,4 +1,4 @@
-//! Tests that locks leave only the fence counter on the server.
+//! Tests that locks finally leave only the fence counter on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,17 @@ use super::{LONG, TTL};
 const LOCKS: u64 = 100_000;
 const CALLERS: u64 = 200;
 
-/// Number of locks that share a key, so that calls wait for each other.
+/// Number of locks that use the same key, so that calls wait for each other.
 const SHARE_A_KEY: u64 = 4;
 
-/// The only key that stays.
+/// The only key that may stay.
 const FENCES: &str = "lock:%leasehold:fence";
 
 /// Maximum time after which only the fence counter may be left.
 const LAST: Duration = Duration::from_secs(4);
 
-/// Takes a lock of each kind in turn: alone, waiting, several keys, shared, permits, kept.
+/// Takes a lock. The number determines its kind: exclusive, waiting, several keys, shared, permits
+/// or kept.
 async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     let key = format!("left:{}", number / SHARE_A_KEY);
     let ttl = |request: LockRequest| request.ttl(TTL).wait(LONG);
@@ -59,8 +60,8 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     }
 }
 
-/// Fails if a lock leaves anything on the server except for the fence counter, which other locks
-/// need too.
+/// Fails if a lock leaves a key on the server except for the fence counter, which other locks also
+/// need.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_locks_leave_one_key() {
     let server = Server::start();
@@ -91,7 +92,8 @@ async fn a_hundred_thousand_locks_leave_one_key() {
     let released = || probe.keys("lock:left:*").is_empty();
     wait::until_async("all are released", TTL / 2, released).await;
     let soon = probe.keys("*");
-    // Queues and owners may outlast their locks by seconds. Each of them expires automatically.
+    // Queues and records of owners may outlast their locks by seconds. Each of these keys expires
+    // automatically.
     for key in soon.iter().filter(|key| *key != FENCES) {
         assert!(
             key.starts_with("lock:%leasehold:") || key.starts_with("lock:left:"),

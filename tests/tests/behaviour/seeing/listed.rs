@@ -38,7 +38,7 @@ on_stores!(sentinel cluster: (
     a_list_of_several_pages_is_complete,
 ));
 
-// Redlock's locks are not shared.
+// Redlock has no shared locks, so their test is missing here.
 on_stores!(redlock: (
     only_matching_locks_are_listed,
 ));
@@ -99,7 +99,7 @@ async fn only_matching_locks_are_listed(store: &Store) {
     assert_eq!(keys(&pool, "*").await, all);
 }
 
-/// Fails if the end of a page loses a lock, or if the list does not end.
+/// Fails if a lock at the end of a page is missing, or if the list does not end.
 async fn a_list_of_several_pages_is_complete(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();
@@ -127,7 +127,7 @@ async fn a_list_can_be_empty(store: &Store) {
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
 }
 
-/// Fails if a list that is read slowly ends early, or contains free locks.
+/// Fails if a slowly read list ends early, or contains free locks.
 async fn a_slowly_read_list_skips_released_locks(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests of inspecting locks, and of taking them away by force.
+//! Tests of inspecting locks, and of taking locks away by force.
 
 mod deployments;
 mod forced;
@@ -18,13 +18,13 @@ use tokio::sync::oneshot;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Time limit for events that should come far earlier.
+/// Time limit for events that usually come far sooner.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Maximum difference between two processes' readings of this machine's clock, including rounding.
 const ROUNDED: Duration = Duration::from_millis(20);
 
-/// Inspects a lock again and again until it meets the condition.
+/// Inspects a lock repeatedly until it meets the condition.
 async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> LockInfo {
     let looking = async {
         loop {
@@ -39,8 +39,8 @@ async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> Loc
     seen.unwrap_or_else(|_| panic!("`{key}` is never seen so"))
 }
 
-/// Asserts that the owner is this process, in `function`. The function is empty for a lock taken by
-/// hand.
+/// Asserts that the owner is this process, in `function`. The function is empty for a lock taken
+/// with the builder.
 #[track_caller]
 fn is_here(owner: Option<&Owner>, function: &str) {
     let owner = owner.expect("its owner is known");
@@ -80,7 +80,7 @@ fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
     }
 }
 
-/// The path of the function `holder`, as a store keeps it.
+/// The path of the function `holder`, as a store records it.
 const HOLDER: &str = concat!(module_path!(), "::holder");
 
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
@@ -94,7 +94,7 @@ async fn holder(
     Ok(())
 }
 
-/// Runs `test` while `holder` has the lock `k`. `test` gets the holder's pool, and another one.
+/// Runs `test` while `holder` has the lock `k`. `test` gets the holder's pool and another pool.
 async fn while_held(store: &Store, test: impl AsyncFnOnce(&LockPool, &LockPool)) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());

@@ -15,7 +15,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Returns the listed keys, each with true if the holder is another client.
+/// Returns the listed keys. Each key has a flag, which is true if the holder is another client.
 async fn listed(pool: &LockPool) -> Vec<(String, bool)> {
     let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
     while let Some(lock) = locks.next().await {
@@ -38,8 +38,8 @@ async fn is_taken(pool: &LockPool, key: &str) {
     assert!(refused.is_contention(), "{key}: {refused}");
 }
 
-/// Fails if a key or a value of etcd that is not text hides a lock, including the lock that it
-/// holds itself.
+/// Fails if a key or a value of etcd that is not text hides a lock. Also fails if a lock held by
+/// such a key is not shown.
 #[tokio::test]
 async fn bytes_other_than_text_hide_no_lock() {
     let server = Etcd::shared();
@@ -87,7 +87,8 @@ async fn many_keys_other_than_text_hide_no_lock() {
     let server = Etcd::shared();
     let pool = connect(&server.url("many-odd")).await;
     let mut guards = Vec::new();
-    // In the order of their bytes, one key is before the odd keys, and one after them.
+    // In the order of their bytes, one of these keys is before the odd keys, and the other one
+    // after them.
     for key in ["a", "\u{10ffff}"] {
         guards.push(pool.lock(key).ttl(TTL).acquire().await.expect("free"));
     }
@@ -110,7 +111,7 @@ async fn znodes_without_permission_hide_no_lock() {
         "%FF/lock-",
         "lock:%zz/lock-",
         "lock:%2f/lock-",
-        // Nodes of other recipes below a key.
+        // These are nodes of other recipes below a key.
         "lock:leases/leases",
         "lock:readers/x__READ__",
         "lock:named/lock-x",
@@ -140,7 +141,7 @@ async fn znodes_without_permission_hide_no_lock() {
     for key in ["binary", "hidden"] {
         is_taken(&pool, key).await;
     }
-    // The client may not read this lock, so it must not be shown as free.
+    // The client may not read this lock, so `inspect` must return an error instead of a free lock.
     let secret = pool.inspect("secret").await.map(drop);
     let secret = secret.expect_err("no permission").to_string();
     assert!(secret.contains("no permission"), "{secret}");

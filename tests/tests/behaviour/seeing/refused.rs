@@ -1,5 +1,5 @@
-//! Tests that the error of a refused call contains the holder of the lock, without a further
-//! request.
+//! Tests that the error of a refused call contains the holder of the lock, and that no further
+//! request is needed for it.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use leasehold_tests::stores::Store;
 
 use super::{HOLDER, TTL, is_here, while_held};
 
-/// A wait that ends during a test. With shorter waits, a busy machine would often not answer in
-/// time.
+/// A `wait` that ends during a test. With a shorter one, the store would often not answer in time
+/// on a busy machine.
 const SHORT: Duration = Duration::from_secs(5);
 
 on_every_store_of_leases!(
@@ -59,8 +59,8 @@ async fn a_timed_out_call_names_the_holder(store: &Store) {
 async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
         // No two of these calls share a free key. A call of `pool`, which has `k` itself, requests
-        // its keys one after the other. If it is refused, it releases its first key in the
-        // background, so that a call of `other` could find that key held.
+        // its keys one after the other. If the call is refused, it releases its first key in the
+        // background, and a call of `other` could still find that key held.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),
@@ -78,7 +78,7 @@ async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
 }
 
 /// Fails if one of many shared holders is reported as the holder, or if an earlier holder is
-/// reported as the current one.
+/// reported as the current holder.
 async fn refusals_do_not_name_sharers(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");

@@ -1,5 +1,5 @@
-//! Tests of locks in sessions that are taken away from holders that are slow, dead or other
-//! clients.
+//! Tests in which locks that belong to sessions are taken away. The holders are slow, dead, or
+//! other clients.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::{LONG, TTL, is_here, seen};
 /// Time for which a lock stays taken if its holder does not give it back ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A ttl within the limit of a cluster's sessions.
+/// A ttl within the limit for sessions of a cluster.
 const SHORT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -26,8 +26,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// True if a lock that was taken away at `since` or later may be free although its holder has not
-/// left.
+/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -58,7 +57,8 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
     assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
 }
 
-/// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
+/// Fails if a guard that is not dropped does not keep the lock for the grace, or keeps it for its
+/// whole lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -80,7 +80,8 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-/// The holder's process is killed, and its session continues.
+/// Fails if the lock of a killed process is not free after the grace, while the session of that
+/// process continues.
 async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
     let url = S::shared().url("dead");
     let job = Job {
@@ -110,7 +111,8 @@ async fn a_lock_of_a_dead_holder_is_freed_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
-/// Fails if the revocation that notifies a session stays on the server afterwards.
+/// Fails if a revocation stays on the server after the holder has released the lock. A revocation
+/// is a key or znode that notifies a session.
 async fn a_revocation_leaves_nothing<S: SessionServer>() {
     let (url, probe) = (S::shared().url("told"), S::shared().probe("told", "lock:"));
     let (holder, operator) = (connect(&url).await, connect(&url).await);
@@ -164,8 +166,9 @@ async fn two_concurrent_revocations_take_one_lock(store: &Store) {
     next.release().await.expect("it is still held");
 }
 
-/// Two locks of one process are taken away, and the body of the first does not end. Fails if that
-/// delays the notice to the second holder, or if the second lock is free before its body has ended.
+/// Two locks of one process are taken away, and the body of the first lock does not end. Fails if
+/// the second holder is notified later for this reason, or if the second lock is free before its
+/// body has ended.
 async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
@@ -175,8 +178,8 @@ async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let notified = async {
             well.lost().await;
-            // The holder of the second lock leaves a moment later, and the lock must not be free
-            // before that.
+            // The holder of the second lock leaves a moment later. The lock must not be free before
+            // that.
             tokio::time::sleep(GRACE / 3).await;
             let lock = two.inspect("well").await.expect("it answers");
             assert!(lock.is_taken() || is_over(started), "{lock:?}");
@@ -191,7 +194,7 @@ async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     drop(stuck);
 }
 
-/// Fails if a pool that waits for a holder to leave does not answer other requests meanwhile.
+/// Fails if a pool does not answer other requests while it waits for a holder to leave.
 async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
@@ -216,12 +219,12 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
 }
 
 /// Fails if a holder is notified only after a heartbeat has ended. With this tick a heartbeat takes
-/// three seconds, and the holder must be notified in half of that.
+/// three seconds, and the holder must be notified in half of that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;
-    /// A lease of this length has a session with frequent heartbeats. A longer one would have
-    /// fewer.
+    /// A lease of this length has a session with frequent heartbeats. A longer lease would have
+    /// fewer heartbeats.
     const LEASE: Duration = Duration::from_secs(7);
     let server = Settings::new().tick(Duration::from_secs(6)).start();
     let url = server.url("beating");
@@ -231,7 +234,8 @@ async fn a_holder_is_notified_during_a_heartbeat() {
     for round in 0..ROUNDS {
         let request = holder.lock("k").ttl(LEASE).watchdog().wait(LONG);
         let guard = request.acquire().await.expect("its turn comes");
-        // The test cannot detect heartbeats, so only some of the rounds coincide with one.
+        // The test cannot detect heartbeats. So the times are random, and only some of the rounds
+        // coincide with a heartbeat.
         tokio::time::sleep(random.duration(Duration::from_secs(4))).await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let notified = async {
@@ -247,8 +251,8 @@ async fn a_holder_is_notified_during_a_heartbeat() {
     }
 }
 
-/// Fails if another client's lock is shown with an owner, or if `force_release` waits for it,
-/// because that client cannot be notified.
+/// Fails if another client's lock is shown with an owner. Also fails if `force_release` waits for
+/// that client, which cannot be notified.
 async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("theirs", TTL));
@@ -273,8 +277,8 @@ async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
     assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process sees only the state that its own member of the cluster knows, or receives
-/// only messages sent through that member.
+/// Fails if a process detects only the state of its own member of the cluster, or receives only
+/// messages sent through that member.
 async fn over_another_member<S: SessionServer>() {
     let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
     let servers = servers.expect("a cluster starts");

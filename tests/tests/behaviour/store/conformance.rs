@@ -1,4 +1,4 @@
-//! Tests that every store does what the engine expects of a lock store.
+//! Tests that every store behaves as the engine expects of a lock store.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn memory() {
     conformance_of_queues("memory://conformance").await;
 }
 
-/// Fails if the suite does not detect that a repeated request keeps the rest of the old ttl.
+/// Fails if the suite does not detect a repeated request that keeps the rest of the old ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_old_ttl_is_detected() {
@@ -50,7 +50,8 @@ fn a_freed_kept_share_is_detected() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect that a connection with an unread answer counts as silent.
+/// Fails if the suite does not detect a pool that treats a connection with an unread answer as
+/// silent.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unread_answer_is_detected() {
@@ -63,8 +64,8 @@ async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
     let probe = server.probe();
-    // The counter is ahead of the server's clock, as after the clock was set back. So only the
-    // counter makes fences grow.
+    // The counter is ahead of the server's clock, as after the clock was set back. So fences grow
+    // only because of the counter.
     probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;
@@ -87,8 +88,8 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // The floor is ahead of the server's clock, as after the clock was set back. So only the tables
-    // make fences grow.
+    // The floor is ahead of the server's clock, as after the clock was set back. So fences grow
+    // only because of the tables.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();
@@ -97,7 +98,8 @@ async fn postgres() {
     probe.value("UPDATE leasehold.locks SET fence = 5000000000000000, expires_at = clock_timestamp() - interval '1 s'");
     probe.value("SELECT leasehold.sweep('0 s', 10000)");
     assert_eq!(probe.value(ROWS), "0", "nothing is left");
-    // The sweep has removed the counters of idle keys, so the fence must come from elsewhere.
+    // `leasehold.sweep` has removed the rows of idle keys with their counters. The fence of such a
+    // key must still grow.
     assert!(probe.take("swept", Duration::from_secs(60)));
     let fence = "SELECT fence > 5000000000000000 FROM leasehold.locks WHERE key = 'lock:swept'";
     assert_eq!(probe.value(fence), "t", "its fence went back");

@@ -1,5 +1,5 @@
-//! Tests of keys on the server: a lock has the form of the Redis convention, and nothing else
-//! stays.
+//! Tests of keys on the server. A lock has the form of the Redis convention, and no other keys
+//! stay.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const TTL: Duration = Duration::from_secs(20);
 /// Prefix of leasehold's own keys.
 const OWN: &str = "lock:%leasehold";
 
-/// Returns leasehold's own keys, which are not locks. The short-lived key on which a connecting
-/// pool tries its scripts is left out.
+/// Returns leasehold's internal keys, which are not locks. The result omits the short-lived key
+/// with which a connecting pool tests its scripts.
 fn own_keys(probe: &RedisProbe) -> Vec<String> {
     let mut keys = probe.keys(&format!("{OWN}*"));
     keys.retain(|key| !key.starts_with(&format!("{OWN}:check:")));
@@ -33,7 +33,7 @@ async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if another client of the convention would not see the lock.
+/// Fails if another client of the convention would not treat the lock as held.
 #[tokio::test]
 async fn a_lock_is_an_expiring_string_in_its_namespace() {
     let server = Server::start();
@@ -68,7 +68,7 @@ async fn a_lock_is_an_expiring_string_in_its_namespace() {
     }
 }
 
-/// Fails if tokens repeat, because one holder could then release another holder's lock.
+/// Fails if tokens repeat. One holder could then release another holder's lock.
 #[tokio::test]
 async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
     let server = Server::start();
@@ -86,7 +86,7 @@ async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
     }
 }
 
-/// Fails if the fence is only a counter in the server's memory.
+/// Fails if the fence depends only on a counter in the server's memory.
 #[tokio::test]
 async fn the_fence_grows_over_restarts_without_persistence() {
     let mut server = Server::start();
@@ -108,10 +108,10 @@ async fn the_fence_grows_over_restarts_without_persistence() {
     }
 }
 
-/// Fails if the fence is only the server's clock, because a clock can be set back.
+/// Fails if the fence depends only on the server's clock, because a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // The year 2112 in microseconds, which the clock showed before it was corrected.
+    // A time in the year 2112 in microseconds. The clock showed this time before it was corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();
@@ -131,7 +131,7 @@ async fn the_fence_grows_while_the_clock_goes_back() {
     assert_eq!(acquire().await, AHEAD + 2);
 }
 
-/// Fails if each lock key leaves a counter, or anything else, behind.
+/// Fails if each lock leaves a counter, or any other key, behind.
 #[tokio::test]
 async fn locks_do_not_fill_the_database() {
     const KEYS: u32 = 4_000;
@@ -186,7 +186,7 @@ async fn expression(pool: &LockPool, id: &str, inside: impl FnOnce()) -> Result<
     Ok(())
 }
 
-/// Fails if an inserted value can look like a part of the key's structure.
+/// Fails if an inserted value can imitate a part of the key's structure.
 #[tokio::test]
 async fn only_inserted_values_are_encoded() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Tests of `memory://`: which pools of a process share locks, and how long the locks live.
+//! Tests of `memory://`: the pools of a process that share locks, and the lifetime of the locks.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
     refused[0]
 }
 
-/// Fails if two tests with `memory://` share locks, or if pools of one name do not.
+/// Fails if two tests with `memory://` share locks, or if pools of one name do not share locks.
 #[tokio::test]
 async fn pools_share_locks_only_by_name() {
     let builder = LockPool::builder().url("memory://");
@@ -88,7 +88,7 @@ async fn a_name_lasts_as_long_as_its_locks() {
     assert!(kept_since.elapsed() >= HOLD, "{:?}", kept_since.elapsed());
 }
 
-/// Fails if pools of one name do not exclude each other while they come and go.
+/// Fails if pools of one name do not exclude each other while such pools are connected and dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_lived_pools_of_one_name_exclude_each_other() {
     let url = "memory://come-and-go";
@@ -116,8 +116,8 @@ async fn short_lived_pools_of_one_name_exclude_each_other() {
     }
 }
 
-/// Fails if a named store is accepted with the clock of one runtime, because its pools would only
-/// seem to share locks.
+/// Fails if a store with a name is accepted with the clock of one runtime. Its pools on other
+/// runtimes would not share its locks.
 #[tokio::test]
 async fn a_named_store_on_the_clock_of_one_runtime_is_refused() {
     for (url, taken) in [("memory://paused", false), ("memory://", true)] {

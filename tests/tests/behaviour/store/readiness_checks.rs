@@ -113,7 +113,7 @@ async fn a_cluster_node_is_reported() {
     expect(&report, "cluster", Severity::Error, &["cluster"]);
 }
 
-/// Fails if the check reports the store as ready while the replicas that every lock needs are gone.
+/// Fails if the check reports the store as ready while the replicas that every lock needs are down.
 #[tokio::test]
 async fn missing_replicas_are_reported() {
     let master = ServerOptions::new()
@@ -140,8 +140,8 @@ async fn missing_replicas_are_reported() {
     );
 }
 
-/// Fails if a part that cannot be read is reported as correct, or if the check needs more
-/// permissions than locks do.
+/// Fails if the check reports a setting that it cannot read as correct, or needs more permissions
+/// than locks do.
 #[tokio::test]
 async fn an_unreadable_part_is_reported_as_unknown() {
     let server = ServerOptions::new().append_only().start();
@@ -158,7 +158,7 @@ async fn an_unreadable_part_is_reported_as_unknown() {
 }
 
 /// Fails if a password may cross a network in plain text without a warning. `127.1` is an unusual
-/// name of this machine.
+/// name of this machine, so it counts as another host.
 #[tokio::test]
 async fn plain_text_to_another_host_is_reported() {
     let server = ServerOptions::new().append_only().start();
@@ -184,7 +184,7 @@ async fn memory_is_reported_to_protect_only_one_process() {
     }
 }
 
-/// Fails if a missing server leads to a report instead of an error, or if the check waits for the
+/// Fails if a check of a missing server returns a report instead of an error, or waits for the
 /// pool's own connection.
 #[tokio::test]
 async fn a_check_of_a_missing_server_is_an_error() {
@@ -197,7 +197,7 @@ async fn a_check_of_a_missing_server_is_an_error() {
     assert!(pool.check().await.expect("it answers").is_ready());
 }
 
-/// Fails if a check needs the caller's runtime.
+/// Fails if a check needs a runtime of the caller.
 #[test]
 fn a_check_works_without_a_runtime() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Jobs that one of several machines runs: cron, migrations, a long export.
+//! Jobs that only one of several machines runs: cron, migrations, and a long export.
 
 use std::time::Duration;
 

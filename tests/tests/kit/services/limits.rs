@@ -1,4 +1,5 @@
-//! Services: a provider that allows three calls at a time, and a cache that is refreshed once.
+//! Two services: a provider that allows three calls at a time, and a cache that only one call
+//! refreshes.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Thirty-five tests of typical services, as users write them. All tests together take less than a
-//! second, and each run has the same history. `scripts/kit-runs` repeats them a thousand times and
-//! compares the histories.
+//! Thirty-five tests of typical services, in the style of users. All tests together take less than
+//! a second, and each run has the same history. `scripts/kit-runs` repeats the tests a thousand
+//! times and compares the histories.
 
 mod jobs;
 mod limits;
@@ -35,7 +35,7 @@ fn finish(kit: &Kit, test: &str) {
     }
 }
 
-/// A row or a table in memory, which stands for a database.
+/// A row or a table in memory, which represents a database.
 #[derive(Debug, Default)]
 struct Table<T>(Mutex<T>);
 

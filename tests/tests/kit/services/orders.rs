@@ -48,7 +48,7 @@ impl Coupons {
 struct Webhooks(Table<u32>);
 
 impl Webhooks {
-    /// The sender repeats an event for a minute.
+    /// Receives an event. The sender repeats an event for a minute, so `cooldown` has this length.
     #[distributed_lock(key = "event:<event>", ttl = "10s", cooldown = "1m")]
     async fn receive(&self, event: &str, works: bool) -> Result<(), LockError> {
         round_trip().await;
@@ -109,7 +109,7 @@ async fn another_process_makes_the_order() {
 #[tokio::test(start_paused = true)]
 async fn an_order_with_a_lost_lock_is_not_recorded() {
     let (kit, shop) = (Kit::new(), Shop::default());
-    kit.lose_when("order:42", Point::AfterPolls(2)); // before the charge has answered
+    kit.lose_when("order:42", Point::AfterPolls(2)); // before the answer to the charge
     assert!(is_lost(&kit.scope(shop.create(42, "kettle")).await));
     assert!(shop.orders.rows().is_empty());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! More buyers than items.
+//! Sends more buyers than there are items.
 
 use std::sync::Arc;
 

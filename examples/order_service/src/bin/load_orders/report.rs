@@ -1,4 +1,4 @@
-//! The tables at the end.
+//! The tables that the program prints at its end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Counts of events, kept until the reporter thread passes them on to the program's recorder.
+//! Counts of events, stored until the reporter thread passes them on to the program's recorder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,13 +43,14 @@ const ALL: [Count; 13] = [
 /// Counts that the reporter thread has not passed on yet.
 static COUNTED: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 
-/// True if the reporter thread looks for counts at intervals.
+/// True if the reporter thread checks the counts at intervals.
 static LOOKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// Number of consecutive looks that found nothing.
+/// Number of consecutive checks that found no counts.
 static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
 
-/// Number of such looks in a row after which the reporter thread sleeps until the next count.
+/// Number of consecutive checks without counts after which the reporter thread sleeps until the
+/// next count.
 const LAST_LOOK: u64 = 20;
 
 /// Counts `times` events.
@@ -60,21 +61,22 @@ pub(crate) fn add(count: Count, times: usize) {
     }
 }
 
-/// True if the caller, which has counted something, must ask the reporter thread to look. A caller
-/// that cannot ask must call [`not_asked`]. Until that call, every other caller assumes that the
-/// thread was asked, and no count is passed on.
+/// True if the caller, which has counted something, must now notify the reporter thread. If the
+/// caller cannot do that, it must call [`not_asked`]. Otherwise all other callers assume that the
+/// thread was notified, and counts are no longer passed on.
 pub(crate) fn is_to_ask() -> bool {
-    // The caller counts first and then reads the flag, because the reporter thread clears the flag
-    // before its last look. So either that look finds the count, or the caller asks.
+    // The caller counts before it reads the flag, and the reporter thread clears the flag before
+    // its last check. So either that check finds the count, or the caller notifies the thread.
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
-/// Records that the caller could not ask the reporter thread. The next count asks again.
+/// Records that the caller could not notify the reporter thread. The next caller that counts
+/// something tries again.
 pub(crate) fn not_asked() {
     LOOKED_FOR.store(false, Ordering::SeqCst);
 }
 
-/// Passes all counts on. Runs on the reporter thread. Returns true if the thread must look again
+/// Passes all counts on. Runs on the reporter thread. Returns true if the thread must check again
 /// soon.
 pub(crate) fn publish_counts() -> bool {
     if hand_all_on() {
@@ -82,16 +84,17 @@ pub(crate) fn publish_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // A count after the flag is cleared asks for a look. This look finds all earlier counts.
+        // Whoever counts something after the flag is cleared notifies this thread. This last check
+        // finds all earlier counts.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true
 }
 
-/// Registers the counters that alerts use, at zero. Otherwise the first event would create its
-/// counter, which then shows no increase. Runs on the reporter thread.
+/// Registers all counters with the value zero. A counter that is created by its first event starts
+/// at one, so an alert would see no increase. Runs on the reporter thread.
 pub(super) fn announce() {
-    for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
+    for count in ALL {
         let _ = catch_unwind(AssertUnwindSafe(|| count.publish(0)));
     }
 }
@@ -102,7 +105,7 @@ fn hand_all_on() -> bool {
     publish() || 0 < counts
 }
 
-/// Passes on the count of one event. Returns true if it is not zero.
+/// Passes on the count of one event. Returns true if the count is not zero.
 fn hand_on(count: Count) -> bool {
     let times = COUNTED[count as usize].swap(0, Ordering::SeqCst);
     if 0 < times {

@@ -1,8 +1,8 @@
-//! Descriptions of the metrics, for recorders that show them.
+//! Descriptions of the metrics, for recorders that display them.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Describes every metric to the current recorder.
+/// Passes the description of every metric to the current recorder.
 pub(super) fn describe() {
     describe_histogram!(
         "leasehold_acquire_seconds",

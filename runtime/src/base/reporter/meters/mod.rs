@@ -1,15 +1,15 @@
-//! Metrics: counts and durations, kept until the reporter thread passes them on to the program's
+//! Metrics: counts and durations, stored until the reporter thread passes them on to the program's
 //! recorder.
 //!
-//! A recorder of the crate `metrics` is the program's code: it may block, or panic. So callers and
-//! engines never call the recorder. They add to atomics, which takes a few nanoseconds and never
-//! waits. The [reporter thread](super) reads the atomics every few milliseconds while there is
-//! traffic.
+//! A recorder of the crate `metrics` is the program's code, and may block or panic. So callers and
+//! engines never call the recorder. They increment atomics, which takes a few nanoseconds and never
+//! blocks. The [reporter thread](super) reads the atomics every few milliseconds while calls are
+//! made.
 //!
-//! - [`counts`] has events: acquisitions, losses, releases, renewals.
-//! - [`template`] has the meters of each template of keys.
+//! - [`counts`] has counts of events: acquisitions, losses, releases, renewals.
+//! - [`template`] has the meters of each key template.
 //! - [`store`] has the meters of each store.
-//! - [`times`] counts durations in narrow buckets.
+//! - [`times`] has counts of durations, in narrow buckets.
 
 pub(crate) mod counts;
 mod describe;
@@ -23,7 +23,7 @@ pub(super) use self::counts::publish_counts;
 use self::template::Meter;
 use super::counts_changed;
 
-/// Asks the reporter thread to look soon, because something was counted.
+/// Makes the reporter thread check the counts soon, because something was counted.
 pub(crate) fn counted() {
     if counts::is_to_ask() && !counts_changed() {
         counts::not_asked();
@@ -37,8 +37,8 @@ pub(super) fn publish() -> bool {
     store::publish() || 0 < templates
 }
 
-/// Reports the description of each metric and the current value of each gauge to the recorder. Runs
-/// on the reporter thread, now and then: a recorder may be installed late, or forget unchanged
+/// Reports the description of each metric and the current value of each gauge to the recorder. The
+/// reporter thread repeats this, because a recorder may be installed late, or forget unchanged
 /// values.
 pub(super) fn publish_again() {
     guarded(describe::describe);
@@ -47,12 +47,13 @@ pub(super) fn publish_again() {
     store::publish_again();
 }
 
-/// True if a pool is connected, so that there may be something to report again.
+/// True if a pool is connected. Otherwise no value needs to be reported again.
 pub(super) fn are_in_use() -> bool {
     store::are_in_use()
 }
 
-/// Calls the program's recorder. If it panics, only the report in `publish` is lost.
+/// Runs `publish`, which calls the program's recorder. If the recorder panics, only this report is
+/// lost.
 fn guarded(publish: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(publish));
 }

@@ -1,4 +1,4 @@
-//! The meters of each store: its reachability, and the durations of its answers.
+//! The meters of each store: its reachability, and the times that it takes to answer.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::times::Times;
 use super::{counted, guarded};
 
-/// The kind of a request to a store. Each kind includes the requests for shares, and those that
-/// concern a kept result.
+/// The kind of a request to a store. Each kind includes requests for shares and for kept results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -30,23 +29,23 @@ impl Kind {
     }
 }
 
-/// The meters of all stores to which a pool is connected, and of those whose end is not reported
-/// yet. Locked only when a pool connects, and by the reporter thread.
+/// The meters of all stores to which a pool is connected, and of stores whose last change is not
+/// reported yet. Locked only when a pool connects, and by the reporter thread.
 static STORES: Mutex<Vec<Arc<StoreMeter>>> = Mutex::new(Vec::new());
 
-/// The counters of one store, for all pools connected to it.
+/// The meters of one store, shared by all pools that are connected to it.
 pub(crate) struct StoreMeter {
     /// The store's URL without its password.
     store: String,
     /// Number of pools that cannot reach the store.
     away: AtomicU32,
-    /// True if the last change is not reported to the recorder yet.
+    /// True if a change of `away` is not reported to the recorder yet.
     changed: AtomicBool,
     requests: [Times; Kind::ALL.len()],
 }
 
 impl StoreMeter {
-    /// Returns the meter of the store with this name, which is added if it is new.
+    /// Returns the meter of the store with this URL. Adds the meter if it does not exist.
     pub(crate) fn of(store: &str) -> Arc<Self> {
         let meter = Self::find(store);
         counted();
@@ -68,13 +67,14 @@ impl StoreMeter {
         meter
     }
 
-    /// Records that a request was answered after this time.
+    /// Records that a request was answered, and the time that this took.
     pub(crate) fn answered(&self, kind: Kind, after: Duration) {
         self.requests[kind as usize].add(after);
         counted();
     }
 
-    /// Records that a pool can no longer reach the store, or that it can reach it again or is gone.
+    /// Records that a pool can no longer reach the store. If `away` is false, the pool can reach
+    /// the store again, or is dropped.
     pub(crate) fn is_away(&self, away: bool) {
         if away {
             self.away.fetch_add(1, Ordering::SeqCst);
@@ -99,7 +99,7 @@ impl StoreMeter {
         found
     }
 
-    /// Reports whether every pool of this process can reach the store.
+    /// Reports 1 if every pool of this process can reach the store, otherwise 0.
     fn publish_up(&self) {
         let up = self.away.load(Ordering::SeqCst) == 0;
         guarded(|| {
@@ -111,7 +111,7 @@ impl StoreMeter {
 
 /// Passes on the counts of all stores. Returns true if there were any.
 pub(super) fn publish() -> bool {
-    // A copy, so that the list is not locked while a recorder blocks.
+    // Copies the list, so that it is not locked while a recorder blocks.
     let all = stores().clone();
     let found = all.iter().filter(|store| store.publish()).count();
     drop(all);
@@ -133,7 +133,7 @@ pub(super) fn are_in_use() -> bool {
     stores().iter().any(is_in_use)
 }
 
-/// True if a pool uses the meter. Otherwise only the list of stores has it.
+/// True if a pool uses the meter. An unused meter is referenced only by the list of stores.
 fn is_in_use(store: &Arc<StoreMeter>) -> bool {
     1 < Arc::strong_count(store)
 }

@@ -1,4 +1,4 @@
-//! The meters of the calls of each template.
+//! The meters of each key template, such as `order:<id>`.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -9,36 +9,36 @@ use super::times::Times;
 use super::{counted, guarded};
 use crate::base::outcome::{End, Outcome};
 
-/// The label of a call without a known template.
+/// The template of calls without a known template.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates. Calls of further templates are counted as [`OTHER`].
+/// Maximum number of templates. Calls with further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
-/// The value that one asking call adds to [`Meter::present`]. The lower bits count the holding
-/// calls.
+/// The value that one waiting call adds to [`Meter::present`]. The lower bits of that field count
+/// the calls that hold locks.
 const ASKING: u64 = 1 << 32;
 
-/// The counters of the calls of one template.
+/// The counters of all calls with one template.
 pub(crate) struct Meter {
     template: &'static str,
-    /// Number of calls that ask for locks and of calls that hold some. Both are in one value, so
-    /// that a call moves from the first number to the second in one step.
+    /// Number of calls that wait for locks, and number of calls that hold locks. Both numbers are
+    /// in one atomic, so that a call moves from the first number to the second in one step.
     present: AtomicU64,
-    /// The value of `present` in the last report to the recorder. Only the reporter thread uses
+    /// The last value of `present` that was reported to the recorder. Only the reporter thread uses
     /// this field.
     published: AtomicU64,
     lost: AtomicU64,
-    /// True if the recorder knows the template. Only the reporter thread uses this field.
+    /// True if the template was reported to the recorder. Only the reporter thread uses this field.
     announced: AtomicBool,
     acquire: [Times; Outcome::ALL.len()],
     held: [Times; End::ALL.len()],
-    /// The next template. The templates are a linked list, so that all can be found without a
-    /// mutex: a thread of low priority could be suspended while it holds one.
+    /// The meter of the next template. The meters are a linked list, which needs no mutex. A
+    /// low-priority thread could be preempted while it holds a mutex.
     next: OnceLock<Box<Self>>,
 }
 
-/// The meter of a label.
+/// A reference to the meter of a template.
 pub(crate) type Handle = &'static Meter;
 
 static FIRST: Meter = Meter::new(OTHER);
@@ -57,12 +57,13 @@ impl Meter {
         }
     }
 
-    /// Returns the meter of a template, which is added if it is new.
+    /// Returns the meter of a template. Adds the meter if it does not exist.
     pub(crate) fn of(template: &'static str) -> &'static Self {
         FIRST.find(template)
     }
 
-    /// Returns the meter of a template. Looks at this meter and the later ones of the list.
+    /// Returns the meter of a template, which is this meter, a later one in the list, or a new one.
+    /// Returns this meter if the list is full.
     fn find(&'static self, template: &'static str) -> &'static Self {
         let mut meter = self;
         for _ in 0..MOST {
@@ -79,7 +80,7 @@ impl Meter {
         FIRST.chain()
     }
 
-    /// Returns this meter and the later ones of the list.
+    /// Returns this meter and all later ones in the list.
     fn chain(&'static self) -> impl Iterator<Item = &'static Self> {
         std::iter::successors(Some(self), |meter| meter.next.get().map(|next| &**next))
     }
@@ -88,13 +89,13 @@ impl Meter {
         self.template
     }
 
-    /// Records that a call begins to ask.
+    /// Records that a call begins to wait for its locks.
     pub(crate) fn asks(&self) {
         self.present.fetch_add(ASKING, Ordering::SeqCst);
         counted();
     }
 
-    /// Records that an asking call is answered after `waited`. `holds` is true if the call holds
+    /// Records that a waiting call got its answer after `waited`. `holds` is true if the call holds
     /// locks now.
     pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
         self.acquire[outcome as usize].add(waited);
@@ -103,7 +104,7 @@ impl Meter {
         counted();
     }
 
-    /// Records that a call was refused before it could ask.
+    /// Records that a call was refused before it began to wait.
     pub(crate) fn refused(&self, outcome: Outcome) {
         self.acquire[outcome as usize].add(Duration::ZERO);
         counted();
@@ -115,7 +116,7 @@ impl Meter {
         counted();
     }
 
-    /// Records the reason why a call stopped holding its locks, after it had held them for `held`.
+    /// Records the reason for the end of a call's locks, and the time for which the call held them.
     pub(crate) fn ended(&self, end: End, held: Duration) {
         self.held[end as usize].add(held);
         counted();
@@ -146,22 +147,27 @@ impl Meter {
         found
     }
 
-    /// Reports the values of a template in use, even if they have not changed. The number of losses
-    /// is reported before the first loss, because a counter that begins with a loss shows no
-    /// increase.
+    /// Reports the values of a template in use, even if they have not changed. This also creates
+    /// the counter of losses with the value zero. A counter that is created by the first loss
+    /// starts at one, so an alert would see no increase.
     pub(super) fn publish_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
             self.publish_present(self.present.load(Ordering::SeqCst));
             self.publish_lost(0);
+            for outcome in Outcome::ALL {
+                guarded(|| drop(self.acquire_seconds(outcome)));
+            }
         }
+    }
+
+    fn acquire_seconds(&self, outcome: Outcome) -> metrics::Histogram {
+        metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
     }
 
     fn publish_times(&self) -> bool {
         let mut found = false;
         for (outcome, times) in Outcome::ALL.into_iter().zip(&self.acquire) {
-            found |= times.publish(|| {
-                metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
-            });
+            found |= times.publish(|| self.acquire_seconds(outcome));
         }
         for (end, times) in End::ALL.into_iter().zip(&self.held) {
             found |= times.publish(|| {
@@ -171,7 +177,7 @@ impl Meter {
         found
     }
 
-    /// Reports the number of asking calls and of holding calls.
+    /// Reports the number of waiting calls and of calls that hold locks.
     fn publish_present(&self, present: u64) {
         let (waiting, held) = (present / ASKING, present % ASKING);
         guarded(|| {
@@ -195,8 +201,8 @@ fn number(count: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Fails if one template has two meters, or two templates one, or if a program that makes
-    /// templates without end makes meters without end.
+    /// Fails if one template has two meters, or if two templates share a meter. Also fails if the
+    /// number of meters is not limited.
     #[test]
     fn each_template_has_one_meter_up_to_a_limit() {
         let first: &'static Meter = Box::leak(Box::new(Meter::new(OTHER)));

@@ -1,8 +1,8 @@
-//! Durations, counted in narrow buckets until the reporter thread passes them on.
+//! Counts of durations in narrow buckets, until the reporter thread passes them on.
 //!
-//! A bucket is at most a 32nd of its durations wide. The recorder gets the middle of a bucket,
-//! which differs from each of its durations by at most 1.6 %. So counts are exact. While a recorder
-//! blocks, even for an hour, no memory is used and no count is lost.
+//! The width of a bucket is at most a 32nd of its durations. The recorder gets the middle of a
+//! bucket, which differs from each duration in it by at most 1.6 %. The counts are exact. While a
+//! recorder blocks, even for an hour, no further memory is used and no count is lost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::guarded;
 
-/// Each doubling is divided into `2^FINE` buckets.
+/// Each range from a power of two to the next is divided into `2^FINE` buckets.
 const FINE: u32 = 5;
 
-/// Shorter durations than `2^SHORTEST` ns are in the first bucket.
+/// Durations shorter than `2^SHORTEST` ns are in the first bucket.
 const SHORTEST: u32 = 8;
 
 /// Durations of `2^LONGEST` ns (39 hours) and more are in the last bucket.
@@ -21,11 +21,11 @@ const LONGEST: u32 = 47;
 
 const BUCKETS: usize = 1 + ((LONGEST - SHORTEST) << FINE) as usize;
 
-/// Number of durations of each length since the last look.
+/// Numbers of durations since the last report, by bucket.
 pub(crate) struct Times {
-    /// Allocated with the first duration.
+    /// Allocated when the first duration is added.
     buckets: OnceLock<Box<[AtomicU32]>>,
-    /// True if some durations may not be passed on yet.
+    /// True if durations were added since the last report.
     changed: AtomicBool,
 }
 
@@ -41,7 +41,8 @@ impl Times {
         let buckets = self.buckets.get_or_init(no_times);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        // Set after the count, because the reporter thread clears this before it reads the buckets.
+        // Set after the count, because the reporter thread clears the flag before it reads the
+        // buckets.
         self.changed.store(true, Ordering::Release);
     }
 
@@ -59,14 +60,15 @@ impl Times {
         !all.is_empty()
     }
 
-    /// Takes all durations: the seconds of each bucket, and the number of its durations.
+    /// Takes all counts. Returns the middle of each non-empty bucket in seconds, with the number of
+    /// its durations.
     fn take(&self) -> Vec<(f64, usize)> {
         if !self.changed.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         let counts = self.buckets.get().into_iter().flatten().enumerate();
-        // Most counts are zero. A plain load, unlike a swap, leaves these buckets in the caller's
-        // cache.
+        // Most counts are zero. Unlike a swap, a load leaves the cache lines of these buckets with
+        // the threads that count.
         let counts = counts.filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
         let taken = counts.map(|(bucket, count)| {
             let count = count.swap(0, Ordering::Relaxed);
@@ -80,7 +82,7 @@ fn no_times() -> Box<[AtomicU32]> {
     (0..BUCKETS).map(|_| AtomicU32::new(0)).collect()
 }
 
-/// The bucket of a duration.
+/// Returns the bucket of a duration.
 fn bucket(nanos: u64) -> usize {
     let Some(doublings) = nanos.checked_ilog2().filter(|log| SHORTEST <= *log) else {
         return 0;
@@ -93,7 +95,7 @@ fn bucket(nanos: u64) -> usize {
     1 + (((doublings - SHORTEST) as usize) << FINE) + part
 }
 
-/// The middle of a bucket, in seconds.
+/// Returns the middle of a bucket, in seconds.
 fn seconds(bucket: usize) -> f64 {
     let nanos = match bucket.checked_sub(1) {
         None => 1 << (SHORTEST - 1),
@@ -127,8 +129,8 @@ mod tests {
         }
     }
 
-    /// Fails if a duration is reported twice or not at all, or if one outside of the range of the
-    /// buckets is not counted.
+    /// Fails if a duration is reported twice or not at all, even one outside of the range of the
+    /// buckets.
     #[test]
     fn each_duration_is_reported_once() {
         let times = Times::new();

@@ -1,4 +1,4 @@
-//! All locks of one call at once.
+//! Tests of one request for all locks of a call.
 
 use super::*;
 
@@ -44,7 +44,8 @@ fn outcomes(core: &mut Core) -> Vec<String> {
     core.take_signals().into_iter().map(outcome).collect()
 }
 
-/// Fails if the leases of one request are not all counted from the time at which it was sent.
+/// Fails if the leases of one request are not all counted from the time at which the request was
+/// sent.
 #[test]
 fn leases_of_one_request_have_one_deadline() {
     let mut core = core();
@@ -65,7 +66,8 @@ fn leases_of_one_request_have_one_deadline() {
     assert_eq!(releases(&core.take_requests(late)), 2);
 }
 
-/// Fails if a held key does not refuse a call that tries once, or refuses a call that queues.
+/// Fails if one held key does not refuse a call that tries once, or if it refuses a call that can
+/// queue.
 #[test]
 fn one_held_key_prevents_taking_the_others() {
     let answer = || {
@@ -91,7 +93,7 @@ fn one_held_key_prevents_taking_the_others() {
     assert!(core.is_idle() && silent(&mut core, START));
 }
 
-/// Fails if a call overtakes another call of its own process.
+/// Fails if a call overtakes another call of this process.
 #[test]
 fn a_key_in_use_by_the_process_is_not_requested() {
     for answered in [false, true] {
@@ -112,7 +114,7 @@ fn a_key_in_use_by_the_process_is_not_requested() {
     }
 }
 
-/// Fails if a call that comes while the request is under way asks beside it, or never asks.
+/// Fails if a call that comes during the request asks at the same time, or never asks.
 #[test]
 fn a_call_during_a_request_waits_behind_it() {
     let mut core = core();
@@ -133,7 +135,8 @@ fn a_call_during_a_request_waits_behind_it() {
     assert!(requests.iter().any(asks), "{requests:?}");
 }
 
-/// Fails if a failed request is not asked again, or with other tokens.
+/// Fails if the locks of a failed request are not requested again, or are requested with other
+/// tokens.
 #[test]
 fn a_failed_request_is_repeated_with_the_same_tokens() {
     let mut core = core();
@@ -153,8 +156,8 @@ fn a_failed_request_is_repeated_with_the_same_tokens() {
     assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
 }
 
-/// Fails if the locks that an abandoned request may have taken are not removed, behind that
-/// request.
+/// Fails if the locks that an abandoned request may have taken are not removed, or if a removal can
+/// overtake that request.
 #[test]
 fn an_abandoned_request_is_undone() {
     let mut core = core();
@@ -179,7 +182,8 @@ fn an_abandoned_request_is_undone() {
     assert!(core.is_idle());
 }
 
-/// Fails if the tickets of a call do not share its budget, or the core believes a late answer.
+/// Fails if the waiting time of a call does not end all its tickets, or if a late answer grants
+/// locks.
 #[test]
 fn the_tickets_of_a_call_share_its_budget() {
     let wait = Duration::from_millis(50);

@@ -1,9 +1,9 @@
-//! Removals that find the lock gone.
+//! Tests of removals that find the lock gone.
 
 use super::*;
 use crate::engine::core::ticket::Removal;
 
-/// Takes the lock that `acquire` describes.
+/// Takes a lock with the parameters `acquire`.
 fn held_as(core: &mut Core, acquire: Acquire) -> TicketId {
     let id = TicketId(1);
     core.acquire(id, acquire, START);
@@ -57,8 +57,8 @@ fn ends(core: &mut Core) -> Vec<Removal> {
         .collect()
 }
 
-/// Fails if the answer is dropped: for exclusive locks, shares and permits, with and without a
-/// waiting caller.
+/// Fails if a certain loss is not reported: for exclusive locks, shares and permits, with and
+/// without a caller that waits for the release.
 #[test]
 fn a_certain_answer_that_the_lock_is_gone_is_reported() {
     let permit = share(Share::Permit(3));
@@ -103,7 +103,8 @@ fn losses_of_kept_and_downgraded_locks_are_reported() {
     assert_eq!(ends(&mut shared), [Removal::Gone]);
 }
 
-/// Fails if a removal reports a loss although an earlier try may have removed the key.
+/// Fails if a removal reports a loss although an earlier try of this removal may have removed the
+/// key.
 #[test]
 fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     let mut core = core();
@@ -120,7 +121,8 @@ fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     assert!(core.is_idle());
 }
 
-/// Fails if the order of two answers decides: the server may have carried out the second try first.
+/// Fails if the order of the answers to two tries matters. The server may have carried out the
+/// second try first.
 #[test]
 fn two_concurrent_tries_report_no_loss() {
     for first_answers in [true, false] {
@@ -137,7 +139,7 @@ fn two_concurrent_tries_report_no_loss() {
     }
 }
 
-/// Fails if a try refused by the server makes the next one uncertain.
+/// Fails if a loss is not reported because an earlier try was refused by the server.
 #[test]
 fn a_lock_missing_after_a_refused_try_is_reported() {
     let mut core = core();
@@ -151,7 +153,7 @@ fn a_lock_missing_after_a_refused_try_is_reported() {
     assert_eq!(ends(&mut core), [Removal::Gone]);
 }
 
-/// Fails if a loss is reported twice, and so counted twice.
+/// Fails if a loss is reported twice. It would be counted twice.
 #[test]
 fn a_known_loss_is_reported_once() {
     let mut core = core();
@@ -179,8 +181,7 @@ fn an_abandoned_acquire_reports_no_loss() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// Fails if an open acquire is forgotten: it may have set the key again, or may not have set it
-/// yet.
+/// Fails if a removal reports a loss although an acquire of the ticket has no answer yet.
 #[test]
 fn an_open_acquire_makes_a_loss_uncertain() {
     let mut core = core();
@@ -198,7 +199,7 @@ fn an_open_acquire_makes_a_loss_uncertain() {
 }
 
 /// Fails if a removal reports a loss although the key may have expired while the removal was under
-/// way: the section was inside its lease.
+/// way.
 #[test]
 fn a_possibly_expired_lock_is_not_missed() {
     for (answered, ended) in [
@@ -216,8 +217,8 @@ fn a_possibly_expired_lock_is_not_missed() {
     }
 }
 
-/// Fails if a try counts as not carried out although its error may come from the middle of a
-/// script.
+/// Fails if a try with a permanent error counts as not carried out. The error may come from the
+/// middle of a script.
 #[test]
 fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     let mut core = core();
@@ -237,8 +238,7 @@ fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// Fails if the lock is not kept when the body returns between the signal of a loss and the end of
-/// its lease.
+/// Fails if the lock is not kept when the body returns after the signal of a loss.
 #[test]
 fn a_lock_is_kept_for_a_late_body() {
     let mut core = core();

@@ -1,4 +1,4 @@
-//! Handing a lock over, and the process's place in the store's queue.
+//! Tests of hand-overs, and of the process's place in the store's queue.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn lost_reply() -> Failure {
     }
 }
 
-/// Lets `calls` calls wait for the lock, and the first of them hold it.
+/// Lets `calls` calls request the lock. The first of them gets it.
 fn holding(core: &mut Core, calls: u64, wanted: bool) {
     for number in 1..=calls {
         enter(core, number, HOUR, START);
@@ -52,7 +52,7 @@ fn holding(core: &mut Core, calls: u64, wanted: bool) {
     assert_eq!(granted(core), [(TicketId(1), 100)]);
 }
 
-/// Returns the tickets granted the lock now, each with its fence.
+/// Returns the tickets that got the lock now, each with its fence.
 fn granted(core: &mut Core) -> Vec<(TicketId, u64)> {
     let signals = core.take_signals();
     let grants = signals.iter().filter_map(|signal| match signal {
@@ -67,15 +67,15 @@ fn leaves(requests: &[Request]) -> usize {
     requests.iter().filter(leave).count()
 }
 
-/// Releases the lock of `number`. Returns true if the next call gets it without a request.
+/// Releases the lock of ticket `number`. Returns true if the next ticket gets it without a request.
 fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
     core.release(TicketId(number), None, now);
     let next = granted(core) == [(TicketId(number + 1), 100 + number)];
     next && core.take_requests(now).is_empty()
 }
 
-/// Fails if a tenure ends although no other process waits, goes on for too long although one does,
-/// or outlives the reserved fences.
+/// Fails if the hand-overs end too early. Also fails if they go on for too long while another
+/// process waits, or without reserved fences.
 #[test]
 fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
@@ -85,7 +85,7 @@ fn a_turn_is_limited_by_waiters_and_reserved_fences() {
         let handed_over = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);
-                // The store repeats this message each time that the other process asks.
+                // The store repeats this message at each acquire of the other process.
                 core.key_wanted(&key, START);
             }
             hands_over(&mut core, *number, START)
@@ -98,7 +98,7 @@ fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     }
 }
 
-/// Fails if a lock that a transaction may hold goes to the next call without asking the store.
+/// Fails if a lock that a transaction may hold is handed over without a request to the store.
 #[test]
 fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
     let mut core = core();
@@ -113,17 +113,17 @@ fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
     assert!(!hands_over(&mut core, 2, START));
 }
 
-/// Fails if a lock is handed over with less than half of its ttl. Also fails if a request is under
-/// way that could change the lock.
+/// Fails if a lock is handed over with less than half of its ttl left. Also fails if it is handed
+/// over while a request that could change it is under way.
 #[test]
 fn an_unsettled_lock_is_not_handed_over() {
-    // At `TTL / 2` less than half is left, because a lease ends before its ttl.
+    // At `TTL / 2`, less than half is left, because the lease ends before the ttl.
     let mut core = self::core();
     holding(&mut core, 3, false);
     assert!(hands_over(&mut core, 1, START + TTL / 3));
     assert!(!hands_over(&mut core, 2, START + TTL / 2));
 
-    // The server may carry out an acquire later, although its reply is lost.
+    // The server may carry out an acquire later although its reply was lost.
     let mut core = self::core();
     enter(&mut core, 1, HOUR, START);
     enter(&mut core, 2, HOUR, START);
@@ -153,7 +153,7 @@ fn an_unsettled_lock_is_not_handed_over() {
     assert!(!hands_over(&mut core, 1, START + TTL / 3));
 }
 
-/// Fails if the `max_hold` of a call counts the time in which earlier calls held the lock.
+/// Fails if the `max_hold` of a call includes the time in which earlier calls held the lock.
 #[test]
 fn max_hold_counts_separately_for_each_call() {
     let mut core = core();
@@ -182,7 +182,7 @@ fn max_hold_counts_separately_for_each_call() {
     assert_eq!(core.take_signals(), [Signal::Lost(TicketId(2))]);
 }
 
-/// Gives the process a place in the store's queue.
+/// Lets a call wait, so that the process has a place in the store's queue.
 fn waiting(core: &mut Core) -> TicketId {
     let id = enter(core, 1, HOUR, START);
     let op = asked(core, START);
@@ -192,7 +192,7 @@ fn waiting(core: &mut Core) -> TicketId {
 }
 
 /// Fails if a process keeps its place although no call waits, or gives up a place that it does not
-/// have. Also fails if the engine ends before it has notified the store.
+/// have. Also fails if the core is idle before the store has answered.
 #[test]
 fn a_place_in_the_queue_is_given_up_once() {
     let mut core = core();
@@ -231,7 +231,8 @@ fn an_unused_turn_is_given_up() {
     assert_eq!(leaves(&core.take_requests(START)), 1);
 }
 
-/// Fails if a hand-over by the store is missed because an earlier answer came after its message.
+/// Fails if a hand-over by the store is missed because the answer to an earlier acquire came after
+/// the store's message.
 #[test]
 fn a_turn_is_not_lost_behind_an_earlier_answer() {
     let mut core = core();

@@ -1,9 +1,9 @@
-//! The `retry_after` of refused calls: how long locks of this kind are usually held.
+//! Tests of the `retry_after` of refused calls, which the core estimates from earlier hold times.
 
 use super::super::ticket::Watchdog;
 use super::*;
 
-/// Time that each call works.
+/// Time for which the body of a call runs.
 const WORK: Duration = Duration::from_millis(120);
 const COOLDOWN: Duration = Duration::from_secs(3);
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const CREATE: SiteId = SiteId(7);
 const CANCEL: SiteId = SiteId(8);
 
-/// A call of the function `site`.
+/// Parameters of a single try by the call site `site`.
 fn call(site: SiteId, number: u64) -> Acquire {
     Acquire {
         site,
@@ -25,7 +25,7 @@ fn call(site: SiteId, number: u64) -> Acquire {
     }
 }
 
-/// One process, whose server grants every acquire that the test does not refuse.
+/// The core of one process, with a simulated clock and server.
 struct Process {
     core: Core,
     now: Instant,
@@ -57,7 +57,7 @@ impl Process {
         id
     }
 
-    /// Lets a call take the lock.
+    /// Lets a call take the lock, which must be free.
     fn takes(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> TicketId {
         let id = self.enter(acquire);
         let op = asked(&mut self.core, self.now);
@@ -67,7 +67,7 @@ impl Process {
         id
     }
 
-    /// Lets the holder work for `work`, and confirms its release.
+    /// Lets the holder work for `work` and release. The server confirms the release.
     fn works(&mut self, id: TicketId, work: Duration, keep: Option<Duration>) {
         self.now = self.now + work;
         self.core.release(id, keep, self.now);
@@ -87,15 +87,15 @@ impl Process {
         self.works(id, work, None);
     }
 
-    /// Returns the `retry_after` of a call refused now.
+    /// Returns the `retry_after` of a call that the core refuses without a request.
     fn refused(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> Option<Duration> {
         let id = self.enter(acquire);
         assert_eq!(self.core.take_requests(self.now).len(), 0, "refused here");
         self.estimate(id)
     }
 
-    /// Returns the `retry_after` of a call refused by the server: another process holds the lock
-    /// for `left`.
+    /// Returns the `retry_after` of a call that the server refuses, because another process holds
+    /// the lock for `left`.
     fn refused_by_server(
         &mut self,
         acquire: impl FnOnce(u64) -> Acquire,
@@ -110,7 +110,7 @@ impl Process {
         });
         self.core.reply(op, reply, self.now);
         let estimate = self.estimate(id);
-        // The next call asks again.
+        // After this time, the next call asks the server again.
         self.now = self.now + TTL;
         estimate
     }
@@ -126,8 +126,7 @@ impl Process {
     }
 }
 
-/// Fails if the remaining lease of a lock with a watchdog is taken for the time until the lock is
-/// free.
+/// Fails if a refused call gets the remaining lease of a lock with a watchdog as `retry_after`.
 #[test]
 fn a_refused_call_gets_the_mean_hold_time() {
     let mut process = Process::new();
@@ -135,7 +134,7 @@ fn a_refused_call_gets_the_mean_hold_time() {
     process.takes(|number| call(CREATE, number));
     let estimate = process.refused(|number| call(CREATE, number));
     assert_eq!(estimate, Some(WORK), "of a lease of {TTL:?}");
-    // Another process holds it.
+    // Now another process holds the lock.
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     let estimate = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
@@ -164,7 +163,7 @@ fn retry_after_is_at_most_the_remaining_lease() {
     process.works(id, Duration::ZERO, None);
 }
 
-/// Fails if `retry_after` falls below its minimum.
+/// Fails if `retry_after` is shorter than its minimum.
 #[test]
 fn retry_after_has_a_minimum() {
     let mut process = Process::new();
@@ -175,8 +174,8 @@ fn retry_after_has_a_minimum() {
     }
 }
 
-/// Fails if a process's first refusal returns the ttl of a lock with a watchdog, or less than the
-/// lease of a lock without one.
+/// Fails if the first refusal of a process returns the remaining lease of a lock with a watchdog.
+/// Also fails if it returns less than the remaining lease of a lock without a watchdog.
 #[test]
 fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();
@@ -192,8 +191,8 @@ fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     assert_eq!(estimate, None, "nothing is known");
 }
 
-/// Fails if functions share one mean, or if the mean of the refused function is returned although
-/// the holder is known.
+/// Fails if call sites share one mean, or if the mean of the refused call's site is returned
+/// although the holder's site is known.
 #[test]
 fn the_estimate_uses_the_known_function_of_the_holder() {
     let mut process = Process::new();
@@ -205,7 +204,7 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
     let estimate = process.refused(|number| call(CANCEL, number));
     assert_eq!(estimate, Some(WORK));
     process.works(holder, WORK, None);
-    // One answer serves a head that gets the lock and a call that tries once.
+    // One answer grants the lock to the head and refuses a call that tries once.
     let head = process.enter(|number| call(CREATE, number));
     let op = asked(&mut process.core, process.now);
     let single = process.enter(|number| call(CANCEL, number));
@@ -220,7 +219,8 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
     assert_eq!(estimate, Some(WORK), "{signals:?}");
 }
 
-/// Fails if the mean does not follow, or one body that hangs spoils it for long.
+/// Fails if the mean does not follow the hold times, or if one hanging body distorts the mean for
+/// long.
 #[test]
 fn the_mean_follows_the_hold_times() {
     let mut process = Process::new();
@@ -234,7 +234,7 @@ fn the_mean_follows_the_hold_times() {
     }
     let slow = estimate(&mut process);
     assert!(slow > 3 * WORK * 9 / 10 && slow <= 3 * WORK, "{slow:?}");
-    // Longer than its lease, which the watchdog renewed.
+    // A hanging body: its watchdog renews the lease for an hour.
     process.works_as(CREATE, HOUR);
     let hung = estimate(&mut process);
     assert!(hung > slow && hung <= slow + TTL / 8, "{hung:?}");
@@ -245,7 +245,7 @@ fn the_mean_follows_the_hold_times() {
     assert!(again < 2 * WORK, "{again:?}");
 }
 
-/// Fails if a call refused in the time of `cooldown` gets only the time of the body.
+/// Fails if the estimate leaves the `cooldown` out.
 #[test]
 fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let holding = |number| Acquire {
@@ -267,7 +267,7 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
     assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
-    // A guard whose holder decides at the end.
+    // A guard, whose holder chooses the time only at the release.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));
@@ -276,7 +276,7 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     assert_eq!(estimate, Some(WORK + COOLDOWN));
 }
 
-/// Fails if calls that queue get no `retry_after`.
+/// Fails if a call that finds the queue full, or runs out of time in it, gets no `retry_after`.
 #[test]
 fn queued_calls_get_an_estimate_too() {
     let mut process = Process::new();
@@ -294,7 +294,7 @@ fn queued_calls_get_an_estimate_too() {
     assert_eq!(process.estimate(waits), Some(WORK), "its time is up");
 }
 
-/// Fails if the pool's hint is mixed with the estimate.
+/// Fails if the estimate changes a fixed `retry_after` of the pool.
 #[test]
 fn a_hint_replaces_the_estimate() {
     let hint = Duration::from_millis(2_500);
@@ -334,7 +334,7 @@ fn a_hand_over_adds_a_hold_time() {
     assert_eq!(process.core.hold_times.mean(CANCEL), Some(2 * WORK));
 }
 
-/// Fails if a call that gives up, fails, or loses its lease counts as a time that a lock was held.
+/// Fails if a call that gives up waiting, or that lost its lease, adds a hold time.
 #[test]
 fn only_releases_add_hold_times() {
     let mut process = Process::new();

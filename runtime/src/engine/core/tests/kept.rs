@@ -1,10 +1,10 @@
-//! Locks that stay until a time set while they were held.
+//! Tests of locks that stay taken after their release, until a time set while they were held.
 
 use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Holds a lock, or a share, that must stay until `until`.
+/// Creates a core that holds a lock or a share, which must stay taken until `until`.
 fn held_until(share: Option<Share>, until: Instant) -> (Core, TicketId) {
     let mut core = core();
     let id = TicketId(1);
@@ -20,7 +20,7 @@ fn held_until(share: Option<Share>, until: Instant) -> (Core, TicketId) {
     (core, id)
 }
 
-/// A grant that may be handed over.
+/// Returns a grant with one reserved fence, so that the lock may be handed over.
 #[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
 fn with_reserve() -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
@@ -42,7 +42,7 @@ fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
     }
 }
 
-/// Fails if a lock is free too early after a release, a drop or a loss, or stays too long.
+/// Fails if a lock is free too early or too late after a release or a drop.
 #[test]
 fn a_kept_lock_stays_after_any_end() {
     type End = fn(&mut Core, TicketId, Instant);
@@ -65,7 +65,7 @@ fn a_kept_lock_stays_after_any_end() {
     }
 }
 
-/// Fails if a body dropped at the end of its lease leaves the lock free.
+/// Fails if a call dropped after the loss of its lease leaves the lock free.
 #[test]
 fn a_lost_lock_stays_kept_in_the_store() {
     let (mut core, id) = held_until(None, START + 2 * TTL);
@@ -76,7 +76,7 @@ fn a_lost_lock_stays_kept_in_the_store() {
     assert_eq!(keeps(&mut core, end), Some(TTL));
 }
 
-/// Fails if a repeated removal keeps the lock for longer, or removes it early.
+/// Fails if a repeated removal keeps the lock longer than the first removal, or removes it early.
 #[test]
 fn a_repeated_removal_keeps_the_remaining_time() {
     let until = START + TTL / 2;
@@ -91,7 +91,7 @@ fn a_repeated_removal_keeps_the_remaining_time() {
     assert_eq!(keeps(&mut core, until), None);
 }
 
-/// Fails if the shorter of two times counts.
+/// Fails if the earlier of two times is used.
 #[test]
 fn the_later_of_two_hold_ends_counts() {
     for (cooldown, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {
@@ -101,8 +101,7 @@ fn the_later_of_two_hold_ends_counts() {
     }
 }
 
-/// Fails if a lock that must stay is handed over inside the process, or if a lock whose time is
-/// over is not.
+/// Fails if a lock is handed over while it must stay taken, or is not handed over afterwards.
 #[test]
 fn a_kept_lock_is_handed_over_only_after_its_time() {
     let until = START + TTL / 4;
@@ -121,8 +120,8 @@ fn a_kept_lock_is_handed_over_only_after_its_time() {
     }
 }
 
-/// Fails if a call inherits a lock that would not stay for its time if the process died. Also fails
-/// if it inherits none although the lock would stay.
+/// Fails if a call gets a lock by a hand-over although the remaining lease is shorter than the
+/// call's `min_hold`. Also fails if there is no hand-over although the lease lasts long enough.
 #[test]
 fn an_inherited_lock_stays_for_its_full_time() {
     for (after, min_hold, handed_over) in [
@@ -148,7 +147,7 @@ fn an_inherited_lock_stays_for_its_full_time() {
     }
 }
 
-/// Fails if a call keeps a lock that it was never notified of, or that it has given up.
+/// Fails if `keep_until` has an effect before the grant or after the call has given the lock up.
 #[test]
 fn only_a_held_lock_is_kept() {
     let mut core = core();

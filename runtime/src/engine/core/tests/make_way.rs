@@ -1,4 +1,4 @@
-//! A key in constant use is left free for other clients now and then.
+//! Tests that a key in constant use is left free for other clients at regular intervals.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn taken(number: u64) -> Result<Reply, Failure> {
     })
 }
 
-/// One process, with calls that follow each other without a pause. The store grants each acquire.
+/// A process with calls that follow each other without a pause. The store grants each acquire.
 struct Process {
     core: Core,
     now: Instant,
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Lets calls follow each other until the core leaves the key free. Returns the time for which
-    /// the calls had the key; none if the core never leaves it free.
+    /// the calls had the key; none if the core has not left it free after 1,000 calls.
     fn until_it_makes_way(&mut self) -> Option<Duration> {
         let since = self.now;
         for _ in 0..1_000 {
@@ -111,7 +111,7 @@ impl Process {
         None
     }
 
-    /// Moves the time to the next request of the head.
+    /// Moves the time to the next acquire.
     fn asks_later(&mut self) -> OpId {
         loop {
             self.now = self.core.next_due().expect("it goes on").max(self.now);
@@ -122,7 +122,7 @@ impl Process {
         }
     }
 
-    /// Checks that the head asks after the pause that begins now.
+    /// Checks that the next acquire is sent exactly after the pause that begins now.
     fn goes_on(&mut self) -> OpId {
         let begun = self.now;
         let op = self.asks_later();
@@ -131,7 +131,7 @@ impl Process {
     }
 }
 
-/// Fails if a process uses a key for longer than [`AFTER`] without a pause, or pauses earlier.
+/// Fails if a process uses a key for longer than [`AFTER`] without a pause, or pauses too early.
 #[test]
 fn the_key_is_left_free_periodically() {
     let mut process = Process::new(AFTER);
@@ -149,8 +149,8 @@ fn the_key_is_left_free_periodically() {
     assert_eq!(process.until_it_makes_way(), Some(AFTER));
 }
 
-/// Fails if a call that waits for one long section waits for a pause, too, or if other clients wait
-/// forever.
+/// Fails if the key is left free after fewer than `OFTEN` long calls, or is not left free after
+/// these.
 #[test]
 fn long_sections_make_way_after_several_of_them() {
     let mut process = Process::new(AFTER);
@@ -168,8 +168,8 @@ fn zero_disables_making_way() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
-/// Fails if a call that comes in the pause takes the key, or does not get the rest of the pause as
-/// `retry_after`.
+/// Fails if a call requests the key during the pause. Also fails if a refused single try does not
+/// get the rest of the pause as `retry_after`.
 #[test]
 fn no_call_of_this_process_takes_the_key_in_a_pause() {
     let mut process = Process::new(AFTER);
@@ -195,7 +195,7 @@ fn no_call_of_this_process_takes_the_key_in_a_pause() {
     process.goes_on();
 }
 
-/// Fails if a key kept for a while after its release counts as left free.
+/// Fails if a release that keeps the key for a while also leaves it free for other clients.
 #[test]
 fn a_kept_lock_does_not_count_as_making_way() {
     let mut process = Process::new(AFTER);

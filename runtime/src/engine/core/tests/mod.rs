@@ -1,4 +1,5 @@
-//! The core, driven step by step. Each test names the mistake that it would find.
+//! Tests that drive the core step by step. The comment of each test names the mistake that the test
+//! would find.
 
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ fn releases(requests: &[Request]) -> usize {
     requests.iter().filter(release).count()
 }
 
-/// Fails if a release ends with its caller.
+/// Fails if a release is not completed after its caller is gone.
 #[test]
 fn a_release_continues_without_its_caller() {
     let mut core = core();
@@ -128,7 +129,7 @@ fn a_release_continues_without_its_caller() {
     assert_eq!(releases(&core.take_requests(later)), 1, "unanswered");
 }
 
-/// Fails if the timers of removed tickets stay until their time.
+/// Fails if the timers of removed tickets stay until their due time.
 #[test]
 fn timers_of_finished_tickets_do_not_pile_up() {
     let mut core = core();
@@ -137,7 +138,8 @@ fn timers_of_finished_tickets_do_not_pile_up() {
     let mut granted = 0;
     enter(&mut core, 0, HOUR, now);
     for number in 1..10_000 {
-        // One call holds or asks; the next one queues behind it with a budget of an hour.
+        // One call holds the lock or asks for it. The next one queues behind it and may wait for an
+        // hour.
         enter(&mut core, number, HOUR, now);
         core.tick(now);
         for request in core.take_requests(now) {
@@ -164,7 +166,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
     assert!(most < 200, "{most} timers");
 }
 
-/// Fails if the core believes an answer that came too late.
+/// Fails if a grant that arrives after the end of the waiting time is used, or is not undone.
 #[test]
 fn a_reply_after_the_budget_is_undone() {
     for wait in [Duration::from_millis(500), ONE_TRY] {
@@ -173,7 +175,7 @@ fn a_reply_after_the_budget_is_undone() {
         let op = asked(&mut core, START);
         let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
         let late = START + budget + Duration::from_millis(1);
-        // The reply and the end of the budget come at the same time, the reply first.
+        // The reply and the end of the waiting time come at the same time, the reply first.
         core.reply(op, taken(1), late);
         core.tick(late);
         let signals = core.take_signals();
@@ -185,7 +187,7 @@ fn a_reply_after_the_budget_is_undone() {
     }
 }
 
-/// Fails if an earlier answer refuses a single try while a newer question is under way.
+/// Fails if an earlier answer refuses a single try while a newer acquire of the head is under way.
 #[test]
 fn a_single_try_shares_a_pending_answer() {
     for (reply, free) in [(taken(1), true), (held(TTL), false)] {
@@ -208,7 +210,8 @@ fn a_single_try_shares_a_pending_answer() {
     }
 }
 
-/// Fails if a single try asks the store although its answer is known.
+/// Fails if a single try asks the store although the store's last answer shows that the key is
+/// held.
 #[test]
 fn a_single_try_on_a_known_held_key_is_refused_at_once() {
     let mut core = core();
@@ -227,7 +230,7 @@ fn a_single_try_on_a_known_held_key_is_refused_at_once() {
     assert!(core.take_requests(soon).is_empty());
 }
 
-/// Fails if a server that forgets its scripts again and again is retried without a pause.
+/// Fails if requests to a server that repeatedly forgets its scripts are retried without a pause.
 #[test]
 fn a_forgotten_script_is_retried_immediately_only_once() {
     let mut core = core();
@@ -271,8 +274,8 @@ fn each_shutdown_has_its_own_limit() {
     }
 }
 
-/// Fails if the queue of a shared lock is kept although no call waits for the lock. There would be
-/// a queue for each key ever shared.
+/// Fails if the queue of a shared lock is kept although no call waits for the lock. The core would
+/// then collect a queue for each key that was ever shared.
 #[test]
 fn a_shared_lock_without_waiters_leaves_no_queue() {
     let mut core = core();

@@ -1,4 +1,4 @@
-//! Access of the tests and the simulation to the state of a core.
+//! Access to the state of a core, for tests and the simulation.
 
 use crate::base::clock::Instant;
 use crate::base::token::Token;
@@ -21,7 +21,8 @@ impl Core {
         tickets.any(|(_, ticket)| ticket.acquire().token == token)
     }
 
-    /// Returns a held lease without a timer for its due time, neither its own nor that of a batch.
+    /// Returns a held lease for whose due time no timer is set, neither the ticket's nor that of a
+    /// batch.
     pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
         let in_batch = |id: TicketId, due: Instant| {
             let mut batches = self.renewals.checked_by(due);

@@ -1,4 +1,4 @@
-//! Calls that a kept result answers, and locks that change hands.
+//! Tests of calls that a kept result answers, and of adopted locks.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn replaying(number: u64, wait: Duration, fingerprint: Option<Fingerprint>) -> A
     }
 }
 
-/// Returns the one request sent now, which must ask for a result.
+/// Returns the one request sent now, which must be a recall.
 #[track_caller]
 fn recalls(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -34,8 +34,8 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if each call of a process asks alone. Also fails if a call without `replay` gets the
-/// result, or waits on although the lock may be free.
+/// Fails if each `replay` call of a process sends its own request. Also fails if a call without
+/// `replay` gets the result, or does not ask afterwards although the lock may be free.
 #[test]
 fn one_answer_serves_all_replay_calls() {
     let mut core = core();
@@ -62,7 +62,8 @@ fn one_answer_serves_all_replay_calls() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, plain)));
 }
 
-/// Fails if the result of one function answers a waiting call of another, or that call never asks.
+/// Fails if the result of one function answers a waiting call of another function, or if the other
+/// call never asks.
 #[test]
 fn an_answer_serves_one_function() {
     let mut core = core();
@@ -80,8 +81,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if a place in the store's queue, or a lock handed to this process, is kept from the
-/// processes behind it.
+/// Fails if a process does not leave the store's queue after a kept result answered its call. The
+/// store has handed the key over to the process before.
 #[test]
 fn an_answered_call_leaves_the_queue() {
     let mut core = core();
@@ -105,8 +106,8 @@ fn an_answered_call_leaves_the_queue() {
     assert!(core.is_idle() && core.queues.is_empty());
 }
 
-/// Fails if a repeated release keeps nothing, or a lock with a result is handed over inside the
-/// process.
+/// Fails if a repeated release does not store the result, or if a lock with a result is handed over
+/// inside the process.
 #[test]
 fn a_result_is_sent_with_the_release() {
     let mut core = core();
@@ -168,7 +169,7 @@ fn adopts(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if a given-away lock is renewed or released, or keeps the process from ending.
+/// Fails if a given-away lock is renewed or released, or if the core does not become idle.
 #[test]
 fn a_given_away_lock_is_forgotten() {
     let mut core = core();
@@ -178,8 +179,8 @@ fn a_given_away_lock_is_forgotten() {
     assert!(silent(&mut core, START + TTL));
 }
 
-/// Fails if an adopted lease is counted from anything but its request, has another fence, or is not
-/// known to this process as its own.
+/// Fails if an adopted lease is not counted from its request, has the wrong fence, or does not
+/// block other calls of this process.
 #[test]
 fn an_adopted_lock_is_held() {
     let (mut core, id) = (core(), TicketId(2));
@@ -201,7 +202,7 @@ fn an_adopted_lock_is_held() {
     assert_eq!(releases(&core.take_requests(now)), 1);
 }
 
-/// Fails if an adopter gets a fence that the store has not given to this acquisition.
+/// Fails if an adopter gets a fence that the store has not given to the adopted lock.
 #[test]
 fn an_adopter_gets_only_fences_of_the_store() {
     let (token, first) = (Token::fixed(1), Some(Fence::new(7)));
@@ -221,7 +222,7 @@ fn an_adopter_gets_only_fences_of_the_store() {
     }
 }
 
-/// Fails if a lost lock is adopted, or asked for again.
+/// Fails if a lost lock is adopted, or if the adoption is repeated.
 #[test]
 fn a_lost_lock_cannot_be_adopted() {
     let (mut core, id) = (core(), TicketId(2));
@@ -234,8 +235,8 @@ fn a_lost_lock_cannot_be_adopted() {
     assert!(silent(&mut core, START) && core.is_idle());
 }
 
-/// Fails if an adoption without an answer is not repeated, waits forever, or leaves its lock at the
-/// store.
+/// Fails if an adoption without an answer is not repeated, has no time limit, or leaves its lock at
+/// the store.
 #[test]
 fn an_adoption_without_an_answer_is_undone() {
     let (mut core, id) = (core(), TicketId(2));

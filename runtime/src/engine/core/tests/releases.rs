@@ -1,8 +1,8 @@
-//! Numbers of ended releases, as reported to operators.
+//! Tests of the numbers of confirmed and unconfirmed releases, which operators see.
 
 use super::*;
 
-/// Creates a core with a held lock. If `waits`, a second call waits behind it.
+/// Creates a core with a held lock. If `waits`, a second call waits for it.
 fn holding(waits: bool) -> Core {
     let mut core = core();
     enter(&mut core, 1, HOUR, START);
@@ -19,7 +19,7 @@ fn holding(waits: bool) -> Core {
     core
 }
 
-/// Returns the numbers of releases that ended since the last call, confirmed and unconfirmed.
+/// Returns the numbers of confirmed and unconfirmed releases since the last call.
 fn over(core: &mut Core) -> (usize, usize) {
     let releases = core.take_releases();
     (releases.confirmed(), releases.unconfirmed())
@@ -37,7 +37,7 @@ fn removed(core: &mut Core, found: bool) {
     );
 }
 
-/// Fails if a release is counted before its end, or not at all, or twice.
+/// Fails if a release is counted before its end, twice or not at all.
 #[test]
 fn a_release_is_counted_at_its_end() {
     for found in [true, false] {
@@ -51,7 +51,8 @@ fn a_release_is_counted_at_its_end() {
     }
 }
 
-/// Fails if a lock that expires before the store answers is forgotten, or passes for a release.
+/// Fails if a lock that expires before the store answers is not counted, or counts as a confirmed
+/// release.
 #[test]
 fn an_expired_lock_is_not_confirmed_as_released() {
     let mut core = holding(false);
@@ -61,7 +62,7 @@ fn an_expired_lock_is_not_confirmed_as_released() {
     assert_eq!(over(&mut core), (0, 1));
 }
 
-/// Fails if a lock that goes to the next call of this process is not counted as released.
+/// Fails if a lock handed over to the next call of this process is not counted as released.
 #[test]
 fn a_hand_over_is_a_release() {
     let mut core = holding(true);

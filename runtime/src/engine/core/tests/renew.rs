@@ -1,4 +1,4 @@
-//! Many leases that one request renews. Each test names the mistake that it would find.
+//! Tests of batches. A batch is one request that renews many leases.
 
 use std::collections::HashMap;
 
@@ -27,17 +27,17 @@ fn holding() -> Core {
     core
 }
 
-/// Moves the time to the next due time of the core.
+/// Moves the time to the core's next due time.
 fn go_on(core: &mut Core) -> Instant {
     let due = core.next_due().expect("something is due");
     core.tick(due);
     due
 }
 
-/// Moves the time to the first renewal of the leases.
+/// Moves the time to the first renewal.
 fn first_due(core: &mut Core) -> Instant {
     loop {
-        // The timers from before the grants are due earlier.
+        // Timers that were set before the grants go off earlier.
         let due = go_on(core);
         if core.has_requests() {
             return due;
@@ -72,7 +72,7 @@ fn lost(signals: &[Signal]) -> usize {
     signals.iter().filter(lost).count()
 }
 
-/// Fails if leases are forgotten when their renewal is never answered.
+/// Fails if unanswered renewals are not repeated, or if their leases do not end in time.
 #[test]
 fn unanswered_renewals_are_repeated_and_leases_end() {
     let mut core = holding();
@@ -95,7 +95,7 @@ fn unanswered_renewals_are_repeated_and_leases_end() {
     assert_eq!(often, 3, "{again:?}");
 }
 
-/// Fails if a timer remains for an answered renewal.
+/// Fails if the check of an answered batch still goes off.
 #[test]
 fn an_answered_renewal_leaves_no_timer() {
     let mut core = holding();
@@ -108,7 +108,7 @@ fn an_answered_renewal_leaves_no_timer() {
     renewal(&mut core, next);
 }
 
-/// Fails if leases that an answer leaves out are forgotten.
+/// Fails if leases that are missing from an answer are not renewed again soon.
 #[test]
 fn leases_missing_from_an_answer_are_renewed_again() {
     let mut core = holding();
@@ -123,7 +123,7 @@ fn leases_missing_from_an_answer_are_renewed_again() {
     }
 }
 
-/// Fails if, on a new connection, leases without an answered renewal wait for their next due time.
+/// Fails if unanswered renewals are not repeated as soon as there is a new connection.
 #[test]
 fn a_new_connection_repeats_unanswered_renewals_at_once() {
     let mut core = holding();
@@ -135,7 +135,7 @@ fn a_new_connection_repeats_unanswered_renewals_at_once() {
     renewal(&mut core, later);
 }
 
-/// Fails if a released lock is renewed or lost by the answer to a renewal under way at its release.
+/// Fails if a lock released during a renewal is extended or lost by the answer to that renewal.
 #[test]
 fn a_lock_released_during_its_renewal_stays_released() {
     let mut core = holding();

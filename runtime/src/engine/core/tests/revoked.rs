@@ -1,4 +1,4 @@
-//! Locks taken away by force.
+//! Tests of locks that are taken away by force.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::Reply;
 
 const OTHER: u64 = 0xdead;
 
-/// Creates a core whose ticket 1 holds the key. Also returns half of its token.
+/// Creates a core whose ticket 1 holds the key. Also returns the ticket and half of its token.
 fn holding() -> (Core, TicketId, u64) {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
@@ -23,10 +23,10 @@ fn holding() -> (Core, TicketId, u64) {
 }
 
 fn is_lost(signals: &[Signal], id: TicketId) -> bool {
-    matches!(signals, [Signal::Lost(lost)] if *lost == id)
+    *signals == [Signal::TakenAway(id), Signal::Lost(id)]
 }
 
-/// Fails if the holder is not notified, or does not give the key back.
+/// Fails if the holder is not notified exactly once, or if its release does not remove the key.
 #[test]
 fn a_revoked_holder_is_notified_and_releases_the_key() {
     let (mut core, id, half) = holding();
@@ -53,7 +53,8 @@ fn a_revocation_does_not_affect_other_leases() {
     assert!(core.take_signals().is_empty(), "it was given back before");
 }
 
-/// Fails if a call keeps a lock handed over to it: the key's token is its own by now.
+/// Fails if a call keeps a revoked lock that it got by a hand-over. The key then has the token of
+/// the first holder.
 #[test]
 fn a_revoked_lock_is_lost_after_a_hand_over() {
     let mut core = core();

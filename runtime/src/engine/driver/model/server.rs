@@ -1,4 +1,4 @@
-//! The model's server, the one connection to it, and the store that uses them.
+//! The model's server, its only connection, and the store that uses them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,7 +11,7 @@ use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use crate::base::token::Token;
 use crate::store::{Give, Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent, Take};
 
-/// A server, and the one connection to it.
+/// A server and its only connection.
 #[derive(Default)]
 pub(super) struct Server {
     state: Mutex<State>,
@@ -24,20 +24,20 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Request>,
     replies: VecDeque<(OpId, Reply)>,
     pub(super) held: HashMap<String, Token>,
-    /// Number of replies, and one more after the store is dropped. A listener keeps the number that
-    /// it saw last.
+    /// Number of replies, plus one after the store is dropped. A listener compares it with the
+    /// number that it saw last.
     events: u64,
-    /// True if a listener, and not the keeper, listens for replies.
+    /// True if a listener, and not the keeper, waits for replies.
     listener: bool,
     received: bool,
     closed: bool,
     wakers: Vec<Waker>,
-    /// Set when the callers are done.
+    /// True if all callers are done.
     pub(super) over: bool,
 }
 
 impl Server {
-    /// Ends the server. All locks must be released, and no request comes after this.
+    /// Ends the server. All locks must be released, and no request must follow.
     pub(super) fn close(&self) {
         let mut state = self.state();
         assert!(

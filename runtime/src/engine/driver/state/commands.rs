@@ -20,7 +20,7 @@ use crate::error::LockError;
 use crate::store::{LockStore, Request, StoreEvent};
 
 impl EngineState {
-    /// Executes these commands, in this order, and sends the requests that follow.
+    /// Executes these commands in this order, and sends the resulting requests.
     pub(in crate::engine::driver) fn execute(&mut self, commands: impl Iterator<Item = Command>) {
         let now = self.read_clock();
         for command in commands {
@@ -136,15 +136,15 @@ impl EngineState {
     }
 
     fn listener_ended(&mut self, listener: ListenerId) {
-        // Requests of the listener's callers no longer wait for it.
+        // Collected requests must no longer wait for this listener.
         self.traffic.gathered();
         if self.lanes.end(listener) && !seeded!(ListenerEndUnnoticed) {
             self.store_waker.hand_over();
         }
     }
 
-    /// Collects the calls of commands that the engine no longer executes. [`stop`](Self::stop) is
-    /// called next, and notifies them.
+    /// Registers the calls of commands that a stopping engine does not execute.
+    /// [`stop`](Self::stop) must be called next, and notifies these calls.
     pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
@@ -163,7 +163,7 @@ impl EngineState {
         }
     }
 
-    /// Stops the engine: it no longer executes commands, and no call waits for one.
+    /// Stops the engine: it no longer executes commands, and all waiting calls end with `error`.
     pub(in crate::engine::driver) fn stop(&mut self, error: &LockError) {
         let cells = self.cells.drain().map(|(_, cell)| cell);
         for cell in cells {
@@ -176,7 +176,8 @@ impl EngineState {
         self.notifications.forgetting.extend(forgetting);
         self.notifications.alarms.extend(self.alarms.take());
         self.lanes.follow(Vec::new());
-        // Dropping the store closes its connections. That happens later, without the mutex.
+        // Dropping the store closes its connections, so the store is dropped later, without the
+        // mutex.
         if self.life != Life::Stopped {
             self.notifications.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
         }

@@ -9,7 +9,7 @@ use crate::engine::lease_cell::Parting;
 use crate::engine::metrics;
 
 impl EngineState {
-    /// Applies all signals of the core. The wake-ups that follow become notifications.
+    /// Applies all signals of the core. The resulting wake-ups become notifications.
     pub(super) fn apply_signals(&mut self) {
         let mut signals = self.core.take_signals();
         for signal in signals.drain(..) {
@@ -27,8 +27,8 @@ impl EngineState {
         self.notifications.wakers.extend(waker);
     }
 
-    /// Delivers a signal to the call that it concerns. Returns the waker of the call's task, and
-    /// whether to wake or drop it.
+    /// Applies a signal to its call. Returns the waker of the call's task, if any, to be woken or
+    /// dropped.
     fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
             Signal::Granted {
@@ -46,6 +46,12 @@ impl EngineState {
                 None
             }
             Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
+            Signal::TakenAway(ticket) => {
+                if let Some(cell) = self.cells.get(&ticket) {
+                    cell.take_away();
+                }
+                None
+            }
             Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
                 self.notifications.over.push(Arc::clone(cell));
                 cell.lose()

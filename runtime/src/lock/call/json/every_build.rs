@@ -33,7 +33,8 @@ fn order() -> Order {
     }
 }
 
-/// `scripts/check` runs these tests with the features named here.
+/// Fails unless `serde_json` has the features `preserve_order` and `arbitrary_precision`.
+/// `scripts/check` runs these tests with both.
 #[test]
 #[ignore = "needs features of serde_json: `scripts/check` runs it"]
 fn this_build_has_other_features() {

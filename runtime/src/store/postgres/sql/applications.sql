@@ -1,11 +1,11 @@
 
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
--- with the fence `f` has the lock, or was the last to have it without a release. After success, no
--- other acquisition gets the lock before the transaction has ended, regardless of the clocks. An
+-- with the fence `f` has the lock, or had it last and has not released it. After success, no other
+-- acquisition gets the lock before the transaction has ended, regardless of the clocks. An
 -- acquisition from before a fail-over is refused, because data that its holder has read may be
--- missing here. The caller needs no rights on the tables. The error also names the constraint
--- `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`, with
--- `leasehold_guard`.
+-- missing on this server. The caller needs no rights on the tables. The error also names the
+-- constraint `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`,
+-- with `leasehold_guard`.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -13,8 +13,8 @@ BEGIN
     WHERE l.key = k AND l.state = 'held' AND l.timeline = leasehold._timeline()
       AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
   IF FOUND THEN RETURN; END IF;
-  -- The lock is pinned before its share is looked up. In the other order, a writer could come in
-  -- between.
+  -- The lock is pinned before its share is looked up. In the other order, a writer could get the
+  -- lock in between.
   PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
   IF FOUND THEN
     PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND f > 0 AND s.timeline = leasehold._timeline() AND NOT s.revoked;
@@ -25,13 +25,13 @@ BEGIN
 END $$;
 
 -- Like `verify`, but for locks kept elsewhere, for example in Redis. Raises LH002 if `guard` has
--- let in a later fence. After success, `guard` lets in no earlier fence, and no fence at all before
--- the transaction has ended.
+-- accepted a later fence. After success, `guard` accepts no earlier fence, and no fence at all
+-- before the transaction has ended.
 --
--- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
--- comes from no holder, and would refuse all holders for good. Synchronized clocks differ by less
--- than an hour. If a wrong fence gets in, the fences of holders are higher again after an hour at
--- most.
+-- Stores count fences by a clock in microseconds, or more slowly. A fence far ahead of this
+-- server's clock comes from no holder. If it were accepted, it would exclude all holders
+-- permanently. Synchronized clocks differ by less than an hour. If a wrong fence is accepted, the
+-- fences of holders are higher again after an hour at most.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -26,8 +26,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Gives a share back, or the lock if it has not become a share yet. A kept share no longer belongs
--- to its token, so no late renewal can lengthen it.
+-- Releases a share, or the lock if it has not become a share yet. A kept share no longer belongs to
+-- its token, so a late renewal cannot prolong it.
 CREATE FUNCTION leasehold._part(k text, t uuid, keep integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -72,8 +72,9 @@ BEGIN
 END $$;
 
 -- Releases keys in one statement if this call has locked their rows and no process waits for them.
--- That covers nearly all releases of a batch. Returns true at the position of each. `_release` and
--- similar functions carry out the other requests, and every request for a key after the first.
+-- That covers nearly all releases of a batch. Returns true at the position of each released key.
+-- `_release` and similar functions carry out the other requests, and every request for a key after
+-- the first.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$
@@ -94,10 +95,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Carries out releases, shares given back and places in queues given up, in the order of the
--- arrays. Returns one row for each: `had` is true if the token had it, and null for a left-out row.
--- A release need not be on disk before it is answered, because a lock whose release is lost in a
--- crash lasts its ttl. A cooldown must be on disk.
+-- Releases locks and shares, and leaves queues, in the order of the arrays. Returns one row for
+-- each request: `had` is true if the token had the lock or share, and null for a skipped row. A
+-- release need not be on disk before it is answered: if a crash loses it, the lock ends with its
+-- ttl. A cooldown must be on disk.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -120,15 +121,16 @@ BEGIN
   END LOOP;
 END $$;
 
--- Removes at most `at_most` rows that nobody used for as long as `idle`, and returns their number.
--- Pools call it now and then.
+-- Removes at most `at_most` rows that were not used for the time `idle`, and returns their number.
+-- Pools call it from time to time.
 CREATE FUNCTION leasehold.sweep(idle interval DEFAULT '1 minute', at_most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   removed integer;
   last bigint;
 BEGIN
-  -- One sweep at a time. Only a role with UPDATE on this table can hold the row.
+  -- This row lock admits one sweep at a time. Only a role with the right to UPDATE this table can
+  -- lock the row.
   PERFORM FROM leasehold.meta m FOR NO KEY UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN 0; END IF;
   PERFORM set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'on', true);

@@ -5,8 +5,8 @@ BEGIN
   RETURN (extract(epoch FROM t) * 1000000)::bigint;
 END $$;
 
--- Shows these locks to people. Returns a row for each lock that is not free, each free lock that a
--- transaction pins, each share and each waiting process. Changes nothing. Times are in
+-- Describes these locks to operators. Returns a row for each lock that is not free, each free lock
+-- that a transaction pins, each share and each waiting process. Changes nothing. Times are in
 -- microseconds, and so are fences.
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
@@ -70,10 +70,10 @@ BEGIN
   END IF;
 END $$;
 
--- Takes a lock away from its holders. Returns the rows of `look` from the moment before. A holder
--- that can be notified keeps other clients out until it releases, for at most 3 seconds. Otherwise
--- the lock is free at once, or goes to the process that waits first. Only an operator's command
--- ends a lease in this way.
+-- Takes a lock away from its holders. Returns the rows that `look` returned just before that. A
+-- holder that can be notified keeps other clients out until it releases, for at most 3 seconds.
+-- Otherwise the lock is free at once, or goes to the process that waits first. Only an operator's
+-- command ends a lease in this way.
 CREATE FUNCTION leasehold.take_away(k text)
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)

@@ -1,8 +1,8 @@
 
--- Results kept beside locks, and adopted locks.
+-- Kept results (`replay`), and adopted locks (handovers).
 
--- Rows change only while the key's row in `locks` is locked. The exception: expired results may be
--- removed at any time.
+-- Rows are written only while the key's row in `locks` is locked. They may be removed at any time,
+-- by `forget` or after they have expired.
 CREATE TABLE leasehold.results (
   key        text COLLATE "C",
   function   text COLLATE "C",                   -- path of the function that returned it
@@ -17,9 +17,9 @@ BEGIN
   RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.function = f AND r.expires_at > clock_timestamp());
 END $$;
 
--- Returns the result of `k` and `f`. If there is none, acquires `k`, and looks for the result
--- again. The second look finds a result kept before this call locked the lock's row. The first look
--- spares most calls the lock.
+-- Returns the result of `k` and `f`. If there is none, acquires `k`, and reads the result again.
+-- The second read finds a result that was kept before this call locked the lock's row. Because of
+-- the first read, most calls do not need the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text, f text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -38,8 +38,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Releases the lock. If `t` had it, `kept` stays beside the lock as the result of `f`. Each call
--- also removes some expired results, more than it adds.
+-- Releases the lock. If `t` had it, stores `kept` as the result of `f`. Each call also removes up
+-- to 4 expired results, so it removes more than it adds.
 CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, f text, OUT had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -65,8 +65,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Gives the lock of the token `was` to `t`, with its fence. First, a transaction that verified the
--- lock for the previous process must end: until then the answer is `pinned`.
+-- Gives the lock of the token `was` to `t`, with its fence. A transaction that verified the lock
+-- for the previous process must end first: until then, the answer is `pinned`.
 CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, pinned boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

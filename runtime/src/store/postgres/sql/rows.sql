@@ -26,8 +26,8 @@ BEGIN
 END $$;
 
 -- True while the session of the beacon lasts. A role that may not read the start of another role's
--- session compares only its pid and its role. A transaction sees the server's sessions of one
--- moment, so a beacon from after the transaction's start counts as lit.
+-- session compares only its pid and its role. A transaction sees the server's sessions as of one
+-- moment, so a beacon that was lit after the transaction's start counts as lit.
 CREATE FUNCTION leasehold._is_lit(b leasehold.beacons) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN b.pid = pg_backend_pid() OR b.lit_at >= now() OR EXISTS (
@@ -40,7 +40,7 @@ BEGIN
   RETURN NOT EXISTS (SELECT FROM leasehold.beacons b WHERE b.process = ANY (ARRAY[p]) AND leasehold._is_lit(b));
 END $$;
 
--- Returns the process that has waited longest for `k`. Forgets processes that have not asked for 3
+-- Returns the process that has waited longest for `k`. Removes processes that sent no request for 3
 -- seconds, and those whose beacon has gone out.
 CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,8 +56,8 @@ BEGIN
   RETURN p;
 END $$;
 
--- Hands `k` for a second to the process that has waited longest, or frees it. The caller has locked
--- the row.
+-- Reserves `k` for a second for the process that has waited longest, and notifies that process. If
+-- no process waits, frees `k`. The caller has locked the row.
 CREATE FUNCTION leasehold._hand_on(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   p uuid := leasehold._first(k);
@@ -76,7 +76,8 @@ BEGIN
   PERFORM leasehold._tell(p, 't' || k);
 END $$;
 
--- Notifies the process that has waited longest to ask again. It keeps its place.
+-- Notifies the process that has waited longest, which then repeats its request. The process keeps
+-- its place.
 CREATE FUNCTION leasehold._invite(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   p uuid := leasehold._first(k);
@@ -84,8 +85,7 @@ BEGIN
   IF p IS NOT NULL THEN PERFORM leasehold._tell(p, 't' || k); END IF;
 END $$;
 
--- Gives `me` a place in the queue of `k`, or records that it has asked again, and notifies the
--- holder.
+-- Gives `me` a place in the queue of `k`, or records its new request, and notifies the holder.
 CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid, fn text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO leasehold.waiters AS w (key, process, seen_at, owner, beacon)
@@ -102,14 +102,14 @@ BEGIN
   RETURN EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = k);
 END $$;
 
--- True if the call leaves out rows that others have locked, instead of waiting for them.
+-- True if the call skips rows that other transactions have locked, instead of waiting for them.
 CREATE FUNCTION leasehold._skips() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   RETURN coalesce(current_setting('leasehold.skips', true), '') = 'on';
 END $$;
 
--- Makes the missing rows, and locks the rows of these keys. These are the only waits of a call with
--- several keys. Returns the keys of the left-out rows.
+-- Creates missing rows if `makes` is true, and locks the rows of these keys. A call with several
+-- keys waits only here. Returns the keys of the skipped rows.
 CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   IF makes THEN
@@ -128,10 +128,10 @@ BEGIN
   RETURN '{}';
 END $$;
 
--- Locks the row of `k`, and makes it if it is missing. Returns it as it is now: an expired lock is
--- free, and a free lock is handed to the process that waits first, unless that is `me`. `pinned`:
--- no token may be given the lock now. The row is null if another call is working on it, which
--- happens only without `waits`.
+-- Locks the row of `k`, and returns its current state: an expired lock is free, and a free lock is
+-- handed to the process that waits first, unless that is `me`. `pinned`: no token may get the lock
+-- now. With `waits`, creates a missing row, and waits for a row that another call has locked.
+-- Without `waits`, returns null for such rows.
 CREATE FUNCTION leasehold._row(me uuid, k text, waits boolean, OUT l leasehold.locks, OUT pinned boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -146,7 +146,7 @@ BEGIN
       EXIT;
     END IF;
     INSERT INTO leasehold.locks (key) VALUES (k) ON CONFLICT DO NOTHING;
-    -- Waits for other calls, which are short, and not for pins.
+    -- Waits for other calls, which are short. A pin does not conflict with this lock mode.
     SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
     CONTINUE WHEN NOT FOUND;
     PERFORM FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;
@@ -172,14 +172,14 @@ BEGIN
   END IF;
 END $$;
 
--- True if `me` may have the lock alone.
+-- True if `me` may take the exclusive lock, unless it is pinned.
 CREATE FUNCTION leasehold._is_open(me uuid, l leasehold.locks) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN l.state = 'free' OR l.state = 'handed' AND l.process = me;
 END $$;
 
--- Returns the milliseconds until another try makes sense. The end of a pin sends no notification,
--- so the caller must look for it.
+-- Returns the milliseconds after which another try may succeed. The end of a pin sends no
+-- notification, so the caller must try again soon.
 CREATE FUNCTION leasehold._refusal(me uuid, l leasehold.locks, pinned boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   IF l.key IS NULL THEN RETURN NULL; END IF;
@@ -190,8 +190,8 @@ BEGIN
   RETURN leasehold._left(l.expires_at);
 END $$;
 
--- Refuses `me` the lock, and queues `me` if `queues` is true. If a pinned lock was handed to `me`,
--- `me` keeps its claim.
+-- Refuses `me` the lock, and queues `me` if `queues` is true. A pinned lock that was handed to `me`
+-- stays reserved for `me` for another second.
 CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -216,8 +216,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- Returns the session whose transaction has locked a row with this `xmax`, in the form of an owner.
--- It is null if there is none, and any one of several sessions. The number is the `pid` of
--- `pg_stat_activity`, and 0 for a prepared transaction.
+-- Returns null if there is no such session, and one of them if there are several. The number is the
+-- `pid` of `pg_stat_activity`, and 0 for a prepared transaction.
 CREATE FUNCTION leasehold._pin(x xid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   lockers xid[] := ARRAY[x];
@@ -233,13 +233,13 @@ BEGIN
       FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid LEFT JOIN pg_prepared_xacts p ON p.transaction = k.transactionid
       WHERE k.locktype = 'transactionid' AND k.mode = 'ExclusiveLock' AND k.granted AND k.transactionid = ANY (lockers)
         AND k.pid IS DISTINCT FROM pg_backend_pid()
-      -- A pool's own call may have locked the row as well, for a moment.
+      -- The call of a pool may also have locked the row, for a moment, so it comes last.
       ORDER BY coalesce(a.application_name, '') LIKE 'leasehold:%'
       LIMIT 1;
     EXIT WHEN owner IS NOT NULL OR try = 2;
     BEGIN
-      -- If several transactions have locked a row, the number is that of their list. An error shows
-      -- that there is no such list.
+      -- If several transactions have locked a row, the number is that of their list (a multixact).
+      -- An error shows that there is no such list.
       lockers := ARRAY(SELECT m.xid FROM pg_get_multixact_members(x) m);
       all_ := all_ || lockers;
     EXCEPTION WHEN OTHERS THEN
@@ -247,7 +247,7 @@ BEGIN
     END;
   END LOOP;
   IF owner IS NULL THEN
-    -- Subtransactions of a prepared transaction have no such lock.
+    -- Subtransactions of a prepared transaction have no lock on their own numbers.
     SELECT format('PostgreSQL 0 prepared transaction %s', string_agg(p.gid, ' or ')) INTO owner
       FROM pg_prepared_xacts p WHERE p.database = current_database()
       HAVING count(*) > 0 AND (SELECT bool_or(leasehold._goes_on(u)) FROM unnest(all_) u);
@@ -255,7 +255,8 @@ BEGIN
   RETURN owner;
 END $$;
 
--- Returns the owner of a lock that one token has alone, or of the pin, for a refused call.
+-- Returns the owner of an exclusive lock, or the transaction that pins the lock, for a refused
+-- call.
 CREATE FUNCTION leasehold._owner(me uuid, l leasehold.locks, pinned boolean) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF pinned AND leasehold._is_open(me, l) THEN
@@ -264,8 +265,9 @@ BEGIN
   RETURN CASE WHEN l.state = 'held' THEN l.function END;
 END $$;
 
--- Returns the first fence of the next acquisition. The floor is read after the row was made: a
--- sweep that removed an earlier row of the key has ended by then.
+-- Returns the first fence of the next acquisition. The floor is read after the row was created. By
+-- then, a sweep that removed an earlier row of the key has ended, so the floor includes that row's
+-- fences.
 CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN greatest(

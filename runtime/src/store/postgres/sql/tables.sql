@@ -1,46 +1,46 @@
--- leasehold on PostgreSQL 13 and later. Run it once, in one transaction: as a migration, or by
--- `?migrate=1`.
+-- The schema of leasehold, for PostgreSQL 13 and later. Run it once, in one transaction: as a
+-- migration, or by `?migrate=1`.
 --
--- Every function is a separate transaction on the pool's connection, under READ COMMITTED. Only
--- `verify` and `guard` are for the transactions of an application.
+-- On the pool's connection, each function call is a separate transaction, under READ COMMITTED.
+-- Only `verify` and `guard` are for the transactions of an application.
 --
--- Times are `clock_timestamp()`. `now()` is the start of the transaction: after a wait, a renewal
--- would compare the end of its lease with a past time.
+-- Times are `clock_timestamp()`. `now()` is the start of the transaction. With `now()`, a renewal
+-- that waited for a row would compare the end of its lease with a past time.
 --
 -- Use of row locks:
 -- * `verify` takes FOR KEY SHARE on the lock's row and keeps it to the end of its transaction: the
 --   lock is pinned.
--- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which a pin does
---   not hold up.
--- * Each function that gives a lock to another token asks for FOR UPDATE first, with SKIP LOCKED. A
---   pin refuses that without a wait.
--- * A call with several keys waits while it makes rows, in the order of the keys. Then it waits
---   while it locks rows, in the same order, and afterwards for no row. So calls wait in no circle.
---   No call waits for an application.
+-- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which does not
+--   conflict with a pin.
+-- * Each function that gives a lock to another token first tries FOR UPDATE, with SKIP LOCKED. On a
+--   pinned row this fails without a wait.
+-- * A call with several keys may wait while it creates rows, in the order of the keys. Then it may
+--   wait while it locks rows, in the same order, and afterwards it waits for no row. So calls
+--   cannot deadlock. No call waits for an application.
 --
--- Finding rows: `= ANY (ARRAY[key])`, in a join, and `OFFSET 0` leave the planner no choice but the
--- index, with the key. A session may make its plans while the table is nearly empty. With `= key`
--- it then plans to read the whole index in each call. The table may grow before it plans again.
+-- Finding rows: with `= ANY (ARRAY[key])` in a join, or with `OFFSET 0`, the planner must use the
+-- index to find the key. A session may make its plans while the table is nearly empty. For `= key`,
+-- it then plans to read the whole index in each call. It may keep this plan while the table grows.
 --
 -- A process that listens for its turns has a beacon: a row that names its session. The beacon is
--- lit while the server has that session. It shows if a *waiting* process still exists, and if the
--- holder of a lock that an operator takes away can be notified. It ends no lease: the holder may
--- still run after its session has ended. No advisory lock is used, because any role that may
--- connect could take it.
+-- lit while the server has that session. It shows if a *waiting* process still exists, and if a
+-- holder can be notified when an operator takes its lock away. It does not end a lease, because the
+-- holder may still run after its session has ended. No advisory lock is used, because any role that
+-- may connect could take it.
 --
 -- Callers need not trust the `search_path`. Each function without a leading `_` sets it, so no
 -- function or operator of another role runs. A function with a leading `_` is called by these, or
--- by the pool after it has set the path. Called directly, it has no more rights than its caller, so
--- EXECUTE stays with PUBLIC. The setting costs time in each call, so functions with a leading `_`
--- do not have it.
+-- by the pool after it has set the path. If others call it directly, it has no more rights than its
+-- caller, so EXECUTE stays with PUBLIC. The setting costs time in each call, so functions with a
+-- leading `_` do not have it.
 
--- An existing schema may belong to another role, which could replace its contents.
+-- Fails if the schema exists. It may belong to another role, which could replace its contents.
 CREATE SCHEMA leasehold;
 
 CREATE TABLE leasehold.meta (
   single  boolean PRIMARY KEY DEFAULT true CHECK (single),
   version integer NOT NULL,
-  floor   bigint  NOT NULL                       -- no fence of a row that is made from now on is as low as this
+  floor   bigint  NOT NULL                       -- fences of new rows are higher than this
 );
 INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
 
@@ -53,9 +53,9 @@ $$;
 CREATE TYPE leasehold.state AS ENUM (
   'free',
   'held',                                        -- by `token`, for `process`
-  'revoked',                                     -- taken away from `token`, whose body may not have ended yet
-  'handed',                                      -- to `process`, which has not confirmed yet
-  'kept',                                        -- by `cooldown`, after its section
+  'revoked',                                     -- from `token`, whose body may not have ended yet
+  'handed',                                      -- to `process`, which has not taken it yet
+  'kept',                                        -- by `cooldown`, after the release
   'shared'                                       -- by the tokens in `shares`
 );
 
@@ -65,31 +65,32 @@ CREATE TYPE leasehold.state AS ENUM (
 CREATE TABLE leasehold.locks (
   key        text COLLATE "C" PRIMARY KEY,
   state      leasehold.state NOT NULL DEFAULT 'free',
-  token      uuid,                               -- held: the holder's; shared: of the lock that became a share
-  fence      bigint      NOT NULL DEFAULT 0,     -- of the latest acquisition; 0 in a row that was just made
-  reserved   integer     NOT NULL DEFAULT 0,     -- fences after it that belong to it
-  process    uuid,                               -- whose it is, or to whom it was handed
-  most       integer     NOT NULL DEFAULT 0,     -- shared: by so many at most, 0 for no bound
-  queued     boolean     NOT NULL DEFAULT false, -- whether processes wait
+  token      uuid,                               -- of the holder, or of a downgraded exclusive lock
+  fence      bigint      NOT NULL DEFAULT 0,     -- of the latest acquisition; 0 in a new row
+  reserved   integer     NOT NULL DEFAULT 0,     -- number of fences reserved after `fence`
+  process    uuid,                               -- which has the lock, or to which it was handed
+  most       integer     NOT NULL DEFAULT 0,     -- shared: the limit of permits, 0 for no limit
+  queued     boolean     NOT NULL DEFAULT false, -- true if processes wait
   expires_at timestamptz NOT NULL DEFAULT 'epoch',
-  function   text,                               -- the owner of the call that asked last: `host pid function`
-  timeline   text        NOT NULL DEFAULT ''     -- on which the latest acquisition was made
+  function   text,                               -- the latest owner, as `host pid function`
+  timeline   text        NOT NULL DEFAULT ''     -- WAL timeline of the latest acquisition
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- A row for each process that waits for a key. Changed only while the key's row is locked.
+-- A row for each process that waits for a key. A row changes only while the key's row in `locks` is
+-- locked.
 CREATE TABLE leasehold.waiters (
   key     text COLLATE "C",
   process uuid,
   place   bigint GENERATED ALWAYS AS IDENTITY,   -- first come, first served
-  seen_at timestamptz NOT NULL,                  -- when it asked last
+  seen_at timestamptz NOT NULL,                  -- time of the process's latest request
   since   timestamptz NOT NULL DEFAULT clock_timestamp(),
-  owner   text,                                  -- of the call that asked first
-  beacon  boolean NOT NULL,                      -- whether its beacon was lit then
+  owner   text,                                  -- of the first call that requested the lock
+  beacon  boolean NOT NULL,                      -- true if its beacon was lit at that time
   PRIMARY KEY (key, process)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- A row for each session in which a process listens for its turns. Sweeps remove the rows of ended
--- sessions. A crash ends all sessions, so it may forget the rows.
+-- sessions. The rows may be lost in a crash, because a crash also ends all sessions.
 CREATE UNLOGGED TABLE leasehold.beacons (
   process uuid,
   pid     integer,
@@ -99,20 +100,20 @@ CREATE UNLOGGED TABLE leasehold.beacons (
   PRIMARY KEY (process, pid)
 );
 
--- Changed only while the key's row is locked.
+-- A row changes only while the key's row in `locks` is locked.
 CREATE TABLE leasehold.shares (
   key        text COLLATE "C",
   token      uuid,
   fence      bigint      NOT NULL,
   expires_at timestamptz NOT NULL,
-  process    uuid,                               -- whose it is
-  owner      text,                               -- of the call that has it
-  timeline   text        NOT NULL DEFAULT '',    -- on which it was made
-  revoked    boolean     NOT NULL DEFAULT false, -- taken away from `token`, whose body may not have ended yet
+  process    uuid,                               -- which has the share
+  owner      text,                               -- of the call that has the share
+  timeline   text        NOT NULL DEFAULT '',    -- WAL timeline of the acquisition
+  revoked    boolean     NOT NULL DEFAULT false, -- taken away; the body may not have ended yet
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- The highest fence of each key that `guard` has let in.
+-- The highest fence of each key that `guard` has accepted.
 CREATE TABLE leasehold.guards (
   key     text COLLATE "C" PRIMARY KEY,
   fence   bigint      NOT NULL,

@@ -10,7 +10,7 @@ DECLARE
 BEGIN
   taken := false;
   IF NOT queues THEN
-    -- A refused single try locks and writes nothing.
+    -- A call that does not queue locks and writes nothing if it is refused.
     SELECT x.* INTO l FROM leasehold.locks x WHERE x.key = k;
     IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
        AND NOT leasehold._is_open(me, l) THEN
@@ -38,8 +38,8 @@ BEGIN
   wanted := l.queued;
 END $$;
 
--- Takes a share, if fewer than `limit_` calls have one, regardless of their limits. `limit_` is 0
--- for no bound.
+-- Takes a share, if fewer than `limit_` calls have one. The limits of those calls do not matter.
+-- `limit_` is 0 for no limit.
 CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
   waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
   OUT holder text)
@@ -72,7 +72,7 @@ BEGIN
   IF room IS NOT TRUE THEN
     left_ms := leasehold._refuse(me, l, pinned, queues, fn);
     IF limit_ > 0 AND taken_shares > limit_ AND l.most > 0 THEN
-      -- Enough shares must end that fewer than `limit_` are left.
+      -- The call can get a share once fewer than `limit_` shares are left.
       left_ms := leasehold._left((SELECT s.expires_at FROM leasehold.shares s WHERE s.key = k
         ORDER BY s.expires_at OFFSET taken_shares - limit_ LIMIT 1));
     END IF;
@@ -148,7 +148,7 @@ END $$;
 -- Carries out acquires, joins, and renewals of both, in the order of the arrays, each as if it were
 -- alone. Returns one row for each. `numbers`: number of fences that an acquire reserves, or the
 -- limit of a join. `number` in the answer: the reserved fences. `taken` is null for a renewal of a
--- left-out row.
+-- skipped row.
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
@@ -188,7 +188,7 @@ BEGIN
           INTO taken, fence, number, wanted, left_ms, holder
           FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'renew' THEN
-        -- The row is locked before the clock is read, because the lock may wait. The rows of
+        -- The row is locked before the clock is read, because locking may take time. The rows of
         -- several keys were locked above.
         IF alone THEN PERFORM FROM leasehold.locks l WHERE l.key = keys[i] FOR NO KEY UPDATE; END IF;
         UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
@@ -200,7 +200,7 @@ BEGIN
     any_taken := any_taken OR taken IS TRUE;
     RETURN NEXT;
   END LOOP;
-  -- A place in a queue need not be on disk.
+  -- A place in a queue need not be on disk before the answer.
   IF NOT any_taken THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
 END $$;
 

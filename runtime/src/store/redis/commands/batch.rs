@@ -1,12 +1,12 @@
-//! Puts simultaneous requests into as few scripts as their order allows.
+//! Collects simultaneous requests into as few scripts as their order allows.
 //!
-//! Beginning a script costs a server more than taking one more lock. So simultaneous acquires are
-//! sent as one script, and simultaneous releases as another. A release and an acquire of the same
-//! lock, without other requests, are also sent as one script. With that script, a process gives a
-//! lock to other processes and queues for it again in one step.
+//! Starting a script costs a server more than taking one more lock in it. So simultaneous acquires
+//! are sent as one script, and simultaneous releases as another. If the only requests are a release
+//! and an acquire of the same lock, a single script serves both. With this script, a process gives
+//! a lock to other processes and queues for it again in one step.
 //!
-//! The order of requests for different locks does not matter. Requests for one lock keep their
-//! order: a release may go before earlier acquires, but never before an acquire of its own lock.
+//! The order of requests for different locks does not matter. Requests for the same lock keep their
+//! order: a release may be sent before earlier acquires, but not before an acquire of its own lock.
 
 use std::mem;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::base::full_key::{FullKey, KeySet};
 use crate::base::one_or_many::OneOrMany;
 use crate::store::{Give, GiveKind, Op, Take, TakeKind};
 
-/// The most locks that one script takes or releases. A longer script saves hardly anything for each
-/// lock, and keeps all other clients of the server waiting longer.
+/// Maximum number of locks that one script takes or releases. A longer script saves hardly any time
+/// for each lock, and makes all other clients of the server wait longer.
 pub(crate) const MOST: usize = 32;
 
-/// Requests that are sent as one script.
+/// Requests sent as one script.
 pub(crate) type Batch = OneOrMany<InFlight>;
 
-/// Batches, in the order in which they are sent.
+/// Batches, in the order of sending.
 pub(crate) type Batches = OneOrMany<Batch>;
 
 /// Sorts requests into batches.
@@ -31,14 +31,14 @@ pub(crate) struct Batcher {
     most: usize,
     /// True if a release and an acquire of the same lock may be sent as one script.
     turns: bool,
-    /// True if only one request is expected. It needs no sets of locks.
+    /// True if only one request is expected. The batcher then needs no sets of keys.
     is_single: bool,
     releases: Side,
     acquires: Side,
     closed: Batches,
 }
 
-/// An open batch, which names no lock twice.
+/// An open batch of releases or of acquires. It contains no lock twice.
 #[derive(Default)]
 struct Side {
     batch: Vec<InFlight>,
@@ -112,7 +112,7 @@ impl Batcher {
         self.closed
     }
 
-    /// Closes the open batches. Releases go first, because processes in a queue may wait for these
+    /// Closes the open batches. Releases go first, because other processes may be waiting for their
     /// locks.
     fn close(&mut self) {
         if self.turns && self.is_turn() {
@@ -125,7 +125,8 @@ impl Batcher {
         self.acquires.close(&mut self.closed);
     }
 
-    /// True if the open batches are only a plain release and an acquire of the same lock.
+    /// True if the open batches are only a release and an acquire of the same lock. The release
+    /// must neither keep the lock nor leave it free.
     fn is_turn(&self) -> bool {
         let ([released], [acquired]) = (&self.releases.batch[..], &self.acquires.batch[..]) else {
             return false;
@@ -152,8 +153,8 @@ impl Side {
     fn close(&mut self, closed: &mut Batches) {
         if !self.batch.is_empty() {
             let mut batch = mem::take(&mut self.batch);
-            // Requests with the same conditions are adjacent, because the script gets the
-            // conditions only once for each group. Usually, all requests have the same conditions.
+            // Sorted, because the script gets equal conditions only once for each group of adjacent
+            // requests. Usually, all requests have the same conditions.
             if !batch.is_sorted_by_key(|request| Conditions::of(&request.op)) {
                 batch.sort_by_key(|request| Conditions::of(&request.op));
             }
@@ -163,7 +164,7 @@ impl Side {
     }
 }
 
-/// Parameters of an acquire or a release other than key and token. A script names them once for all
+/// Parameters of an acquire or a release other than key and token. A script gets them once for all
 /// requests that share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Conditions {
@@ -177,7 +178,7 @@ pub(super) enum Conditions {
         keep: Option<Duration>,
         makes_way: bool,
     },
-    /// Other requests are not in batches.
+    /// For all other requests, which are sent without a batch.
     Other,
 }
 

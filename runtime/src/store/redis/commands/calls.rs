@@ -1,4 +1,4 @@
-//! The commands that call the scripts.
+//! Commands that call the scripts.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::store::{Give, GiveKind, Op, Renewal, Take, TakeKind};
 
 mod replay;
 
-/// Adds the command for `op` to `out`. `listening` is true if the connection listens for this
-/// process's turns.
+/// Adds the command for `op` to `out`. `listening` is true if the connection listens for messages
+/// to this process.
 pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
     match op {
         Op::Take(take) => match take.kind {
@@ -51,8 +51,8 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outg
     }
 }
 
-/// Adds the command for a batch to `out`: requests of one kind, or a release and an acquire of the
-/// same lock.
+/// Adds the command for a batch to `out`. The batch has requests of one kind, or a release and an
+/// acquire of the same lock.
 pub(crate) fn batch_command(
     flags: RequestFlags,
     ops: &[&Op],
@@ -61,8 +61,8 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The set of shares takes the place of the queue, because to the script it looks like an
-        // empty queue.
+        // The script gets the key of the shares instead of the queue's key. That key has another
+        // type, so the script takes it for an empty queue.
         [
             Op::Keep {
                 renewals,
@@ -79,7 +79,7 @@ pub(crate) fn batch_command(
     }
 }
 
-/// Adds the command for acquires in the order of [`Conditions`].
+/// Adds the command for acquires, which must be sorted by their [`Conditions`].
 fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([Op::Take(one)], true) = (ops, auxiliary_keys) {
@@ -90,7 +90,7 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     } else {
         out.call(&ACQUIRE_PLAIN, ops.len())
     };
-    // In a cluster a batch has one lock only, so one slot.
+    // In a cluster, the batch has only one lock, so this counter is in the lock's slot.
     if auxiliary_keys && let Some(Op::Take(Take { key, .. })) = ops.first() {
         command.arg(&*names.fences(key));
     }
@@ -145,7 +145,7 @@ fn join(take: &Take, limit: u32, names: &KeyNames, listening: bool, out: &mut Ou
         .arg(names.owner(take.function));
 }
 
-/// Adds each lock, with its queue if locks have queues.
+/// Adds each lock, followed by its queue if locks have queues.
 fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     for op in ops {
         for key in op.keys() {
@@ -180,7 +180,7 @@ fn acquire_all(
     out: &mut Outgoing,
 ) {
     let mut command = out.call(&ACQUIRE_ALL, 1 + 2 * keys.len());
-    // In a cluster the keys share a slot, and so they share the counter of that slot.
+    // In a cluster, all keys are in one slot, so they use the same counter.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
     }
@@ -197,8 +197,8 @@ fn acquire_all(
     }
 }
 
-/// Returns the argument for queuing: empty without a queue, `+` for a process that listens for its
-/// turn, `-` for one that does not.
+/// Returns the argument for queuing: empty for a call that does not queue, `+` for a process that
+/// listens for messages, `-` for one that does not.
 fn place(queue: bool, listening: bool) -> &'static str {
     match (queue, listening) {
         (false, _) => "",
@@ -207,7 +207,7 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-/// Returns the largest number of fences that a lock needs beside its first.
+/// Returns the largest number of reserved fences that one of the locks needs.
 fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
         Op::Take(take) => take.kind.reserved_fences(),
@@ -216,7 +216,7 @@ fn fences(ops: &[&Op]) -> u32 {
     each.max().unwrap_or_default()
 }
 
-/// Adds the command for releases in the order of [`Conditions`].
+/// Adds the command for releases, which must be sorted by their [`Conditions`].
 fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([Op::Give(one)], true) = (ops, auxiliary_keys) {
@@ -249,7 +249,8 @@ fn release_one(give: &Give, names: &KeyNames, out: &mut Outgoing) {
     command.arg(names.channels()).arg(names.make_way_after());
 }
 
-/// Adds the time for which a release keeps the lock: empty for none, `0` for a lock that makes way.
+/// Adds the time for which a release keeps the lock: empty if it removes the lock, `0` if it leaves
+/// the lock free for clients that do not use the queue.
 fn kept_for(command: &mut Command<'_>, keep: Option<Duration>, makes_way: bool) {
     match keep {
         Some(keep) => command.arg(millis(keep)),

@@ -1,4 +1,4 @@
-//! The meaning of errors from a server and from a connection.
+//! Interprets errors from a server and from a connection.
 
 use redis::{ErrorKind, RedisError};
 
@@ -7,10 +7,10 @@ use crate::store::redis::acl;
 use crate::store::redis::garbage;
 use crate::store::{Failure, Retry};
 
-/// Advice for a URL that names one node of a cluster like a single server.
+/// Advice if a URL names a node of a cluster as a single server.
 const OF_A_CLUSTER: &str = "the server is part of a cluster; one node alone cannot serve all keys, so write redis-cluster://host:port,… with some of its nodes";
 
-/// The server's error codes. Each has a retry rule, and advice for the operator.
+/// The server's error codes, each with a retry rule and advice for the operator.
 const CODES: &[(&str, Retry, &str)] = &[
     (
         "NOSCRIPT",
@@ -75,7 +75,7 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server refused the user or the password of the URL; correct them",
     ),
-    // Its advice is in `acl`.
+    // The advice comes from `acl`.
     ("NOPERM", Retry::Never, ""),
     (
         "WRONGTYPE",
@@ -90,15 +90,17 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
-/// Codes that can refuse only the first write of a script, so nothing has been changed before them.
+/// Codes that a server reports only before a script's first write. A script that fails with one of
+/// them has changed nothing.
 const BEFORE_A_WRITE: &[&str] = &["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
 
-/// True if a command of a script was refused, perhaps after other commands had changed something.
+/// True if the server refused a command inside a script. Earlier commands of the script may have
+/// changed something.
 fn is_of_a_script(code: &str, details: &str) -> bool {
     details.contains("@user_script") && !BEFORE_A_WRITE.contains(&code)
 }
 
-/// Returns the failure for an error from the server: it refused a request, or aborted a script.
+/// Returns the failure for an error from the server, which refused a request or aborted a script.
 pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     let details = details.unwrap_or_default();
     let known = CODES
@@ -106,7 +108,7 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
         .find(|(known, _, _)| *known == hidden_code(code, details));
     let (code, retry, advice) = match known {
         Some((code, retry, advice)) => (*code, *retry, *advice),
-        // Redis 5 has no code for this.
+        // Redis 5 reports a wrong password without a code.
         None if details == "invalid password" => {
             return server_error("WRONGPASS", Some(details));
         }
@@ -135,7 +137,8 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     )
 }
 
-/// Returns the code of the error that a script met. Some versions report it inside another error.
+/// Returns the code of the error inside a script. Some versions of Redis report it in the details
+/// of another error.
 pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     if code != "ERR" {
         return code;
@@ -158,8 +161,8 @@ pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     }
 }
 
-/// Returns the failure for a server that forgets its scripts again and again, if the user may not
-/// send their source.
+/// Returns the failure for a server that loses its scripts repeatedly, if the user may not send
+/// their source.
 pub(crate) fn forgotten() -> Failure {
     let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
     Failure {
@@ -168,8 +171,8 @@ pub(crate) fn forgotten() -> Failure {
     }
 }
 
-/// Returns the failure for a connection that broke or could not be made. A request under way may
-/// have been carried out.
+/// Returns the failure for a connection that broke or could not be opened. The server may have
+/// carried out requests that were sent on it.
 pub(crate) fn broken(error: &RedisError) -> Failure {
     if let Some(what) = garbage::garbage_in(error) {
         return garbage(&what.to_string());
@@ -205,7 +208,7 @@ fn disconnected(error: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns advice for a TLS connection that either side refused.
+/// Returns advice for an error in the TLS handshake.
 fn handshake(error: &str) -> Option<&'static str> {
     if error.contains("invalid peer certificate") {
         return Some(
@@ -234,7 +237,7 @@ pub(crate) fn garbage(what: &str) -> Failure {
     )
 }
 
-/// Cuts a text of the server to one line and 120 characters.
+/// Cuts a text from the server to its first line, and to 120 characters.
 fn first_line(text: &str) -> String {
     text.lines()
         .next()
@@ -248,7 +251,7 @@ fn first_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Fails if an error in the middle of a script counts as if nothing had happened.
+    /// Fails if an error in the middle of a script is reported as if nothing had been executed.
     #[test]
     fn only_certain_failures_count_as_not_executed() {
         let of_7 =

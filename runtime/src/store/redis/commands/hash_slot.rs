@@ -1,11 +1,12 @@
-//! The slots of Redis Cluster: the slot of a key, and a short hash tag for each slot.
+//! Slots of Redis Cluster: the slot of a key, and a short hash tag for each slot.
 
 use std::sync::LazyLock;
 
 /// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// For each slot, the smallest number whose hexadecimal digits, as a hash tag, put a key there.
+/// For each slot, the smallest number that puts a key into the slot if its hexadecimal digits are
+/// the key's hash tag.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
@@ -22,7 +23,7 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// The CRC16 of XMODEM, a byte at a time.
+/// Lookup table of CRC-16/XMODEM, for one byte at a time.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0_u16;
@@ -48,8 +49,8 @@ pub(crate) fn of(key: &str) -> u16 {
     crc % SLOTS
 }
 
-/// Returns the part of `key` that counts: the text between the first `{` and the first `}` after
-/// it. If that text is missing or empty, the whole key counts.
+/// Returns the part of `key` that determines the slot: the text between the first `{` and the first
+/// `}` after it. If that text is missing or empty, this is the whole key.
 fn hashed(key: &str) -> &str {
     let tag = key
         .split_once('{')
@@ -67,7 +68,7 @@ pub(crate) fn tag(slot: u16) -> String {
 mod tests {
     use super::*;
 
-    /// The expected slots are those that `CLUSTER KEYSLOT` of a Redis 7.0.15 returns.
+    /// The expected slots are from `CLUSTER KEYSLOT` on Redis 7.0.15.
     #[test]
     fn hash_slots_match_those_of_the_server() {
         for (key, slot) in [

@@ -1,30 +1,31 @@
-//! A request on its way to a server.
+//! A request sent to a server.
 
 use super::redirect::RequestFlags;
 use crate::store::{Op, OpId, Reply};
 
-/// A request that went out.
+/// A sent request, with the data that is needed to interpret its answer.
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// The flags that it was sent with.
+    /// The flags with which it was sent.
     pub(crate) flags: RequestFlags,
-    /// For a removal: true if its acquires went before it on the same connection.
+    /// True if this is a removal, and the acquires that it undoes were sent before it on the same
+    /// connection.
     pub(crate) ordered: bool,
-    /// True if this process listened on the connection for messages of other processes.
+    /// True if the connection listened for messages to this process when the request was sent.
     pub(crate) listening: bool,
 }
 
 impl InFlight {
-    /// Fills in what the answer does not contain.
+    /// Adds information that the server's answer does not contain.
     pub(crate) fn complete(&self, reply: Reply) -> Reply {
         match reply {
             Reply::Released { found, .. } => Reply::Released {
                 found,
                 ordered: self.ordered,
             },
-            // A process that does not listen would not notice a waiting process. So it must not
-            // keep the lock among its own calls as if no other process waited.
+            // A process that does not listen is not notified of waiting processes. It must
+            // therefore assume that others wait, and must not pass the lock among its own calls.
             Reply::Acquired {
                 fence,
                 reserved_fences,

@@ -1,4 +1,4 @@
-//! Names on the server: of this process, and of a lock's auxiliary keys.
+//! Names on the server: the process, and the auxiliary keys of locks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::key::RESERVED;
 use crate::owner::shortened;
 use crate::store::options::Options;
 
-/// The names of one pool.
+/// The names that one pool uses on its server.
 #[derive(Clone)]
 pub(crate) struct KeyNames {
     /// Empty, or the namespace followed by a colon.
@@ -24,17 +24,18 @@ pub(crate) struct KeyNames {
     /// `host pid`.
     owner: String,
     fences: String,
-    /// Prefix of the keys of queues. The prefixes for shares, for results and for channels follow.
+    /// Prefix of the keys of queues. The next fields are the prefixes for shares, results and
+    /// channels.
     queues: String,
     shares: String,
     results: String,
     channels: String,
-    /// In a cluster, a slot of the node that uses these names.
+    /// In a cluster, a slot of the node for which these names are used.
     slot: Option<u16>,
-    /// True if a lock has auxiliary keys: a queue, fences.
+    /// True if locks have auxiliary keys, such as a queue and a fence counter.
     auxiliary_keys: bool,
-    /// Milliseconds of unbroken use after which a key is left free for clients that know no queue;
-    /// empty for never.
+    /// Milliseconds of unbroken use after which a key is left free for clients that do not use the
+    /// queue. Empty for never.
     make_way_after: String,
 }
 
@@ -74,8 +75,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a quorum. On such a node, a lock has no auxiliary keys,
-    /// because their content would differ from node to node.
+    /// Returns the same names for a node of a quorum (Redlock). There, locks have no auxiliary
+    /// keys, because the content of such keys would differ from node to node.
     pub(crate) fn without_companions(self) -> Self {
         Self {
             auxiliary_keys: false,
@@ -91,7 +92,7 @@ impl KeyNames {
         self.auxiliary_keys
     }
 
-    /// Returns the kind of scripts that use these names.
+    /// Returns the kind of scripts to which these names belong.
     pub(crate) fn scripts(&self) -> Scripts {
         if self.auxiliary_keys {
             Scripts::Fenced
@@ -100,8 +101,9 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a cluster that has `slot`. On that node, a lock's
-    /// auxiliary keys are in the lock's slot, regardless of the hash tag in the lock's own key.
+    /// Returns the same names for a node of a cluster that has `slot`. In a cluster, a lock's
+    /// auxiliary keys are in the lock's slot. They have a hash tag of that slot, whether or not the
+    /// lock's own key has one.
     pub(crate) fn on_node(&self, slot: u16) -> Self {
         Self {
             slot: Some(slot),
@@ -113,26 +115,26 @@ impl KeyNames {
         self.slot.is_some()
     }
 
-    /// Returns this process's name in queues. It is a secret, because it lets a client take a key
-    /// handed to this process. So `Debug` does not show it.
+    /// Returns this process's name in queues. `Debug` does not show the name: a client that knows
+    /// it could take a key that was handed to this process.
     pub(crate) fn process(&self) -> &str {
         &self.process
     }
 
-    /// Returns the owner of a lock, for people who read its key: the process, and the annotated
-    /// function.
+    /// Returns the owner of a lock, for operators who read its key: the host, the process id and
+    /// the name of the holder.
     pub(crate) fn owner(&self, function: &str) -> String {
         shortened([&self.owner, " ", function]).concat()
     }
 
-    /// Returns the process, `:`, and the owner of a lock.
+    /// Returns the process's name, `:`, and the owner of a lock.
     pub(crate) fn signature<'a>(&'a self, function: &'a str) -> Joined<'a, 5> {
         let [owner, space, function] = shortened([&self.owner, " ", function]);
         Joined([&self.process, ":", owner, space, function])
     }
 
-    /// Returns the text after the token on a node of a quorum, which gives no fence. It contains
-    /// the present time of this machine's clock, and the owner.
+    /// Returns the text after the token on a node of a quorum. The time of this machine's clock
+    /// takes the position of the fence, because such a node gives no fence.
     pub(crate) fn record(&self, function: &str) -> String {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = since.unwrap_or_default().as_micros();
@@ -171,8 +173,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns a key in `slot`. The server reads the hash tag from the first brace of a key. So the
-    /// tag goes before the namespace, which may contain a brace.
+    /// Returns a key in `slot`. The server reads the hash tag at the key's first brace. If the
+    /// namespace contains a brace, the tag must therefore precede the namespace.
     fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
         let (tag, prefix) = (hash_slot::tag(slot), &self.prefix);
         let colon = if key.is_empty() { "" } else { ":" };
@@ -183,18 +185,17 @@ impl KeyNames {
         }
     }
 
-    /// Returns the prefix of the channels of all processes. In a channel's name, the process
-    /// follows the prefix.
+    /// Returns the prefix of the channels of all processes. A process's name follows the prefix.
     pub(crate) fn channels(&self) -> &str {
         &self.channels
     }
 
-    /// Returns the channel for messages to this process, for example when its turn has come.
+    /// Returns the channel for messages to this process, for example that a key is reserved for it.
     pub(crate) fn channel(&self) -> String {
         [self.channels.as_str(), &self.process].concat()
     }
 
-    /// Returns a key for trying the scripts.
+    /// Returns a key for a trial of the scripts.
     pub(crate) fn trial(&self, token: Token) -> String {
         let token = token.hex();
         match self.slot {
@@ -204,10 +205,10 @@ impl KeyNames {
     }
 }
 
-/// The auxiliary key of a lock, for a command.
+/// The auxiliary key of a lock, as an argument of a command.
 #[derive(Debug)]
 pub(crate) enum AuxiliaryKey<'a> {
-    /// Joined where it is written, which saves one allocation for each request.
+    /// Joined only when the command is written, which saves one allocation for each request.
     Usual(Joined<'a, 2>),
     InSlot(String),
 }
@@ -221,7 +222,7 @@ impl ToRedisArgs for AuxiliaryKey<'_> {
     }
 }
 
-/// Texts that form one argument of a command.
+/// Parts of one argument of a command.
 #[derive(Debug)]
 pub(crate) struct Joined<'a, const N: usize>([&'a str; N]);
 
@@ -282,7 +283,7 @@ mod tests {
         );
     }
 
-    /// Generates namespaces and keys that resemble the name of an auxiliary key.
+    /// Generates namespaces and keys that resemble the names of auxiliary keys.
     fn of_own_words() -> impl Strategy<Value = String> {
         let words = [
             ":",
@@ -305,7 +306,7 @@ mod tests {
             .prop_map(|words| words.concat())
     }
 
-    /// Returns the key on the server that a call locks, unless the call is refused.
+    /// Returns the full key of a lock, or `None` if a call with this namespace and key is refused.
     fn accepted(namespace: &str, key: &str) -> Option<String> {
         key::check_namespace(namespace).ok()?;
         let key = key::check(key.to_owned()).ok()?;
@@ -313,8 +314,9 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another
-        /// lock, in any namespaces. That call would overwrite a counter, or delete a held lock.
+        /// Fails if a call can lock a queue, the shares, the fence counter, a result or a trial key
+        /// of another lock, in any namespace. Such a call would overwrite a counter, or delete a
+        /// held lock.
         #[test]
         fn no_lock_key_is_a_companion_key_of_another_lock(
             namespace in of_own_words(),
@@ -345,7 +347,7 @@ mod tests {
             }
         }
 
-        /// Fails if a brace in a namespace or a key gives a script keys of two slots.
+        /// Fails if a brace in a namespace or a key puts the keys of one script into two slots.
         #[test]
         fn companions_share_the_slot(namespace in "[{}a:]{0,6}", key in "[{}a:é]{1,12}", home in 0..hash_slot::SLOTS) {
             let names = KeyNames::new(&namespace).on_node(home);

@@ -1,10 +1,10 @@
-//! The commands for a server, and the meaning of its answers.
+//! Commands for a server, and their answers.
 //!
-//! - [`batch`] sorts requests into scripts. [`in_flight`] is a request that went out.
-//! - [`scripts`] holds the scripts, and [`calls`] has the commands that call the scripts.
-//!   [`outgoing`] has the bytes of the commands. [`script_sources`] detects a server that forgets
-//!   its scripts, and so must get their source.
-//! - [`key_names`] has the names of keys and channels.
+//! - [`batch`] collects requests into scripts. [`in_flight`] is a sent request.
+//! - [`scripts`] contains the scripts, and [`calls`] the commands that call them. [`outgoing`]
+//!   encodes commands. [`script_sources`] detects a server that keeps losing its scripts, and must
+//!   therefore get their source.
+//! - [`key_names`] contains the names of keys and channels.
 //! - [`reply`] reads answers, and [`failure`] reads errors.
 //! - [`hash_slot`] and [`redirect`] are for nodes of a cluster.
 

@@ -1,4 +1,4 @@
-//! Commands as bytes of the protocol, written argument by argument.
+//! Encodes commands in the Redis protocol, one argument at a time.
 
 use std::io::{self, Write};
 
@@ -6,17 +6,17 @@ use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use super::scripts::LuaScript;
 
-/// The buffers keep at most this much space, in bytes.
+/// Maximum capacity, in bytes, that an empty buffer keeps.
 const KEPT: usize = 64 * 1024;
 
-/// Commands to send, in their order.
+/// Commands to send, in the order of sending.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     /// The number of commands since [`take_count`](Self::take_count).
     count: usize,
-    /// The arguments of the unfinished command. Their number comes before them in the protocol, and
-    /// is known only after the last.
+    /// The arguments of the unfinished command. In the protocol their number precedes them, and it
+    /// is known only after the last argument.
     args: Vec<u8>,
     /// True if scripts are called by their source.
     pub(crate) by_source: bool,
@@ -28,14 +28,14 @@ impl Outgoing {
         &self.bytes
     }
 
-    /// Forgets the bytes after they have been sent.
+    /// Removes the bytes after they have been sent.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         self.args.shrink_to(KEPT);
     }
 
-    /// Returns the number of commands since the last call.
+    /// Returns the number of commands added since the last call of this function.
     pub(crate) fn take_count(&mut self) -> usize {
         std::mem::take(&mut self.count)
     }
@@ -139,9 +139,9 @@ impl Drop for Argument<'_> {
     }
 }
 
-/// Writes the kind of the next element, and its length.
+/// Writes the kind of the next element, and the element's length.
 fn header(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // Nearly all lengths have one digit or two.
+    // A shortcut: nearly all lengths have one digit or two.
     match u8::try_from(length) {
         Ok(ones @ ..10) => out.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
         Ok(short @ ..100) => {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::store::redis::commands::scripts::RENEW;
 
-    /// An argument that comes in parts.
+    /// An argument written in parts.
     struct Parts<'a>(&'a [Vec<u8>]);
 
     impl ToRedisArgs for Parts<'_> {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the bytes differ from those of the crate redis.
+        /// Fails if the bytes differ from those of the crate `redis`.
         #[test]
         fn commands_are_encoded_like_in_the_redis_crate(
             commands in prop::collection::vec(

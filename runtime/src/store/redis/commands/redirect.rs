@@ -1,12 +1,12 @@
-//! Redirects in a cluster. A node answers with a redirect if it does not serve the slot of a
-//! request. The node that the redirect names then gets the request.
+//! Redirects in a cluster. A node that does not serve the slot of a request answers with a
+//! redirect, which names another node. The request must then be sent to that node.
 
 use redis::Value;
 
 /// Address of a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
-    /// Empty for the host of the node that sent the redirect.
+    /// Empty if it is the host of the node that sent the redirect.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -16,24 +16,27 @@ pub(crate) struct Endpoint {
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Endpoint,
-    /// True if the redirect applies to this request only: the slot is still moving there.
+    /// True if the redirect applies only to this request, because the slot is still moving to `to`.
     pub(crate) once: bool,
 }
 
-/// Deviations from the usual way to send a request. The last two flags are for a node of a cluster.
+/// Deviations from the usual way to send a request. `asking` and `without_queue` are for a node of
+/// a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// True if the request shares its script with no other request.
+    /// True if the request must have its own script, without other requests.
     pub(crate) alone: bool,
-    /// True if the node is asked to serve the request although the slot is still moving there.
+    /// True if the request must be preceded by `ASKING`: the node then serves it although the slot
+    /// is still moving to that node.
     pub(crate) asking: bool,
-    /// True if a share is renewed without a look at the queue, as a moving slot may lack the
-    /// queue's key.
+    /// True if a share must be renewed without access to the queue: while a slot moves, the queue's
+    /// key may be on the other node.
     pub(crate) without_queue: bool,
 }
 
 impl Redirect {
-    /// `None` if `answer` is not a redirect. The text of a redirect is `MOVED slot host:port`.
+    /// Reads a redirect, in the form `MOVED slot host:port` or `ASK slot host:port`. Returns `None`
+    /// for any other answer.
     pub(crate) fn read(answer: &Value) -> Option<Self> {
         let Value::ServerError(error) = answer else {
             return None;
@@ -45,9 +48,9 @@ impl Redirect {
         };
         let mut words = error.details()?.split_whitespace();
         let slot = words.next()?.parse().ok()?;
-        // An IPv6 address contains colons, too.
+        // The port follows the last colon, because an IPv6 address contains colons, too.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // The node does not know the other node's name. The cluster's map has more information.
+        // The answering node does not know the other node's name. The cluster's map may contain it.
         if host == "?" {
             return None;
         }

@@ -13,16 +13,16 @@ use crate::owner::Owner;
 use crate::store::kept::Kept;
 use crate::store::{Failure, Give, GiveKind, Op, Reply, StoreEvent, Take, TakeKind};
 
-/// The kind of scripts that an answer comes from.
+/// Kind of the scripts whose answers are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scripts {
-    /// The scripts of a store that gives every lock a fence.
+    /// Scripts of a store that gives every lock a fence.
     Fenced,
-    /// The plain scripts of a quorum's node. They give no fence and grant with a bare `1`.
+    /// Plain scripts on a node of a quorum. They return `1` for a taken lock, without a fence.
     Plain,
 }
 
-/// Reads the reply to `op`, which was sent without other requests.
+/// Reads the reply to `op`, which was sent without a batch.
 pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
     let replies = read_all(&[op], value, scripts);
     let reply = replies.into_iter().next();
@@ -32,7 +32,7 @@ pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Fai
 /// Replies to the requests of a batch.
 pub(crate) type Replies = OneOrMany<Result<Reply, Failure>>;
 
-/// Reads the replies to `ops`, which were sent as one batch. A grant without a fence is accepted
+/// Reads the replies to `ops`, which were sent as one batch. A reply without a fence is accepted
 /// from [`Scripts::Plain`] only.
 pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     let shapeless = || Err(garbage("an unexpected reply"));
@@ -41,7 +41,7 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
             let failure = server_error(error.code(), error.details());
             ops.iter().map(|_| Err(failure.clone())).collect()
         }
-        // One answer for all: all locks were free, or all carried their tokens.
+        // One answer for all requests: all locks were free, or all carried their tokens.
         ([first, ..], all @ (Value::BulkString(_) | Value::Int(_))) if is_batched(first) => ops
             .iter()
             .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
@@ -58,7 +58,7 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     }
 }
 
-/// True if the script for `op` can serve several requests, and answers for each of them.
+/// True if the script for `op` can serve several requests, and returns one answer for each.
 fn is_batched(op: &Op) -> bool {
     match op {
         Op::Take(take) => matches!(take.kind, TakeKind::Lock { .. }),
@@ -67,7 +67,7 @@ fn is_batched(op: &Op) -> bool {
     }
 }
 
-/// True if a script was refused, perhaps because the user may not touch one of its keys. The
+/// True if the server refused a script, perhaps because the user may not use one of its keys. The
 /// requests of the batch must then be sent again individually, so that each gets its own answer.
 pub(crate) fn may_concern_one_key(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
@@ -113,7 +113,7 @@ fn taken(take: &Take, value: &Value, scripts: Scripts) -> Option<Result<Reply, F
     reply.map(Ok)
 }
 
-/// Reads a script's report of a command that the server refused for one lock.
+/// Reads the error in a script's answer for one lock, for which the server refused a command.
 fn refused(error: &str) -> Failure {
     let (code, details) = error.split_once(' ').unwrap_or((error, ""));
     let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_uppercase());
@@ -124,8 +124,8 @@ fn refused(error: &str) -> Failure {
     }
 }
 
-/// Reads the fence of a free lock without a queue. As many fences are reserved as the request asked
-/// for.
+/// Reads the fence of a lock that was free and had no queue. The script has reserved as many fences
+/// as the request asked for.
 fn free(fence: &Value, reserved_fences: u32) -> Option<Reply> {
     Some(Reply::Acquired {
         fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
@@ -142,8 +142,8 @@ fn acquired(value: &Value) -> Option<Reply> {
             wanted: Some(integer(waiting)? > 0),
         }),
         [code, left, queued, owner @ ..] if integer(code)? == 0 => Some(Reply::Held {
-            // Negative for another client's lock without a ttl, or for a lock that expired just
-            // now.
+            // Negative for a lock of another client without a ttl, or for a lock that has just
+            // expired.
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),
@@ -182,7 +182,7 @@ fn owner(value: &Value) -> Option<Arc<Owner>> {
     Owner::read(text(value)?).map(Arc::new)
 }
 
-/// Reads a kept result, or the answer of `acquire_one.lua`: a fence, or a list of one answer.
+/// Reads a kept result, or an answer of `acquire_one.lua`: a fence, or a list of one answer.
 fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     match (value, array(value)) {
         (fence @ Value::BulkString(_), _) => free(fence, 0).map(Ok),
@@ -195,7 +195,7 @@ fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// Reads the answer of `release_one.lua`: a number, or a list of one answer.
+/// Reads an answer of `release_one.lua`: a number, or a list of one answer.
 fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     match array(value) {
         Some([one]) => individually(one, released),
@@ -203,7 +203,7 @@ fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// Reads one answer of a list, or the server's error for it.
+/// Reads one answer of a list, which may be the server's error for that lock.
 fn individually(one: &Value, read: fn(&Value) -> Option<Reply>) -> Option<Result<Reply, Failure>> {
     match array(one) {
         Some([code, error]) if integer(code) == Some(-1) => Some(Err(refused(text(error)?))),
@@ -218,7 +218,7 @@ fn adopted(value: &Value) -> Option<Reply> {
     }
 }
 
-/// Reads the outcome for each key. Returns the server's error if it refused all of them.
+/// Reads the outcome for each key. Returns the server's error if the server refused all keys.
 fn renewed(value: &Value, count: usize) -> Option<Result<Reply, Failure>> {
     if *value == Value::Int(1) {
         return Some(Ok(Reply::Renewed(vec![true; count])));
@@ -271,7 +271,9 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Reads a message on this process's channel.
+/// Parses a message from this process's channel: a letter, and then a key. `t`: this process may
+/// take the key. `w`: another process waits for the key. `r`: the lock was taken away by force;
+/// half of its token precedes the key.
 pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     let [_, Value::BulkString(text)] = &push.data[..] else {
         return None;
@@ -333,7 +335,8 @@ mod tests {
         assert_eq!(failure.code(), "protocol");
     }
 
-    /// Fails if the answers of the other shares move into the place of a refused one.
+    /// Fails if a refused share is dropped from the list, which would shift the answers of the
+    /// others.
     #[test]
     fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {

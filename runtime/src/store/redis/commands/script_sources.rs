@@ -1,25 +1,27 @@
-//! Sends scripts by their source, if a server forgets them as fast as they are loaded.
+//! Sends the source of scripts to a server that keeps losing its scripts.
 //!
-//! A request calls its script by hash. The first `NOSCRIPT` loads the scripts again. If a request
-//! after that load gets `NOSCRIPT` as well, the next requests carry the source itself (`EVAL`).
-//! That happens under a storm of `SCRIPT FLUSH`, or behind a proxy that spreads requests.
+//! A request calls its script by the script's hash. After the first `NOSCRIPT`, the scripts are
+//! loaded again. If a request sent after that load also gets `NOSCRIPT`, further requests carry the
+//! source of their script (`EVAL`). This happens if clients run `SCRIPT FLUSH` all the time, or
+//! behind a proxy that spreads requests over several servers.
 
 use std::time::Duration;
 
 use redis::Value;
 use tokio::time::Instant;
 
-/// Requests carry the source for this long after the server has forgotten scripts twice in a row.
+/// Time for which requests carry the source, after the server has lost its scripts twice in a row.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// State of the scripts on the server of one connection. Requests have numbers, in the order of
+/// State of the scripts on the server of one connection. Requests are numbered in the order of
 /// sending.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptSources {
-    /// The number of the last load, until the server has found a script after it.
+    /// Number of the request that last loaded the scripts. `None` once the server has found a
+    /// script for a request after that load.
     load: Option<u64>,
     by_source_until: Option<Instant>,
-    /// True if the server does not permit `EVAL`.
+    /// True if the user may not send `EVAL`.
     refused: bool,
 }
 
@@ -29,12 +31,12 @@ impl ScriptSources {
         self.by_source_until.is_some_and(|until| now < until)
     }
 
-    /// Records that the request of this number loads the scripts.
+    /// Records that the request with this number loads the scripts.
     pub(crate) fn loading(&mut self, number: u64) {
         self.load = Some(number);
     }
 
-    /// Records that the server found the script that this request called by its hash.
+    /// Records that the server found the script of this request.
     pub(crate) fn found(&mut self, number: u64) {
         if self.load.is_some_and(|load| load < number) {
             self.load = None;
@@ -49,19 +51,19 @@ impl ScriptSources {
             self.by_source_until = Some(now + LASTS);
             return false;
         }
-        // A miss of a request from before the last load proves nothing about that load.
+        // A request sent before the last load needs no further load.
         self.load.is_none_or(|load| load < number)
     }
 
-    /// Records that the server does not permit `EVAL`. From now on all scripts are called by their
-    /// hash.
+    /// Records that the user may not send `EVAL`. After this, all scripts are called by their hash.
     pub(crate) fn refuse(&mut self) {
         self.refused = true;
         self.by_source_until = None;
     }
 }
 
-/// True if the user may not send a source. A refused command of the script does not count.
+/// True if the user may not send `EVAL`. False if the server refused only a command inside the
+/// script.
 pub(crate) fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if error.code() == "NOPERM" && error.details().unwrap_or_default().contains("'eval'"))
@@ -71,8 +73,8 @@ pub(crate) fn is_refused(answer: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Fails if one loss of the scripts counts as two: requests from before the reload are answered
-    /// after it began.
+    /// Fails if one loss of the scripts counts as two, because requests from before the reload are
+    /// answered after the reload has begun.
     #[test]
     fn requests_sent_before_a_reload_do_not_count() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
@@ -97,8 +99,8 @@ mod tests {
         assert!(memory.by_source(later));
     }
 
-    /// Fails if the client keeps sending `EVAL` for a user without that permission, and so never
-    /// works again.
+    /// Fails if the client keeps sending `EVAL` for a user without that permission. No request
+    /// would succeed again.
     #[test]
     fn a_user_without_eval_keeps_loading_the_scripts() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());

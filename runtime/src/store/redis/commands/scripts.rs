@@ -1,4 +1,4 @@
-//! The scripts, each joined from files in `../lua/`; its `README.md` is their index.
+//! The scripts. Each is joined from files in `../lua/`, which `README.md` there describes.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,9 +8,9 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 use super::failure;
 use crate::store::Failure;
 
-/// A script in the form in which it is sent.
+/// A script, as it is sent to the server.
 pub(crate) struct LuaScript {
-    /// The unchanged files.
+    /// The files with comments and indentation.
     #[cfg(test)]
     pub(crate) code: &'static str,
     pub(crate) script: Script,
@@ -72,7 +72,7 @@ scripts! { ALL, 16:
     PART = "queue.lua" "waiting.lua" "part.lua";
 }
 
-// Scripts that look at a lock, or take it away from its holders. No pool loads them.
+// Scripts that inspect a lock, or take it away from its holders. No pool loads them.
 scripts! { #[cfg(test)] LOOKING, 2:
     INSPECT = "queue.lua" "look.lua" "inspect.lua";
     TAKE_AWAY = "queue.lua" "waiting.lua" "look.lua" "take_away.lua";
@@ -83,7 +83,7 @@ fn spoilt(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
-/// Returns the script, with the bug that a test has seeded.
+/// Returns the script's code, with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn spoilt(code: &'static str) -> Cow<'static, str> {
     crate::selftest::seeded_bugs::active().map_or(code.into(), |bug| {
@@ -91,14 +91,14 @@ fn spoilt(code: &'static str) -> Cow<'static, str> {
     })
 }
 
-/// Returns the command that asks which of the scripts the server has.
+/// Returns the command that asks the server which of the scripts it has.
 pub(crate) fn exist() -> Cmd {
     let hashes: Vec<_> = ALL.iter().map(|source| source.hash()).collect();
     cmd("SCRIPT").arg("EXISTS").arg(hashes).to_owned()
 }
 
-/// Returns the scripts that a server with this answer does not have. These are all scripts, if it
-/// does not permit the question.
+/// Returns the scripts that are missing according to a server's answer to `exist`. If the server
+/// refused to answer, returns all scripts.
 pub(crate) fn missing(answer: Option<&Value>) -> Vec<&'static LuaScript> {
     let known: &[Value] = match answer {
         Some(Value::Array(known)) if known.len() == ALL.len() => known,

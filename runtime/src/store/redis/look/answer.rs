@@ -1,4 +1,4 @@
-//! Reads the server's answers about its locks.
+//! Reads answers of the scripts that inspect a lock.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,8 @@ use crate::inspect::info::{Holder, LockInfo, Waiter};
 use crate::store::Failure;
 use crate::store::redis::commands::failure;
 
-/// The year 5138. No server's clock is later, and sums with such a time do not overflow.
+/// Limit for the server's time, in the year 5138. A later time is refused, so that sums of times
+/// cannot overflow.
 const LATEST: Duration = Duration::from_secs(100_000_000_000);
 
 /// Reads an answer of `look.lua` about the lock `key`.
@@ -17,10 +18,10 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
     Seen::read(answer)?.shown(key)
 }
 
-/// Reads the answers for the keys of a list, one by one.
+/// Reads the answers for the keys of a list, one at a time.
 ///
-/// A key that this client may not read is foreign, and hides no other lock. A client that may read
-/// none of the keys lacks its permissions.
+/// A key that this client may not read is shown as foreign, so that the other locks can still be
+/// listed. If the client may read none of the keys, the list fails, because it lacks a permission.
 pub(crate) struct List {
     reads_some: bool,
 }
@@ -57,14 +58,14 @@ pub(crate) struct Seen<'a> {
     pub(crate) now: SystemTime,
     /// The value of the lock's key.
     pub(crate) value: Option<&'a [u8]>,
-    /// Remaining time to live of the key, if it has an end.
+    /// Remaining time to live of the key. `None` if the key does not expire.
     pub(crate) left: Option<Duration>,
     shares: &'a [Value],
     waiters: &'a [Value],
 }
 
 impl<'a> Seen<'a> {
-    /// A key of another client.
+    /// The lock whose key this client may not read.
     const FOREIGN: Self = Self {
         now: SystemTime::UNIX_EPOCH,
         value: Some(b"?"),
@@ -133,7 +134,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Reads the holder of a share. Any client can write any member with any score.
+/// Reads the holder of a share. The values are unverified: any client can write any member and
+/// score.
 fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     let [Value::BulkString(member), ends, record] = array(share)? else {
         return None;
@@ -148,7 +150,8 @@ fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     })
 }
 
-/// Reads the cursor and the keys in an answer to `SCAN`. A key without valid UTF-8 is not a lock.
+/// Reads the cursor and the keys in an answer to `SCAN`. Skips keys that are not UTF-8, because
+/// they are not locks.
 pub(crate) fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Failure> {
     match answer {
         Some(Value::ServerError(error)) => {
@@ -194,7 +197,7 @@ fn text(value: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Fails if a time from a server ends the program that looks.
+    /// Fails if an invalid time from a server makes the client panic.
     #[test]
     fn an_impossible_server_time_is_refused() {
         let answer = |now: &str| {

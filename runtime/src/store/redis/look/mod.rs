@@ -1,7 +1,7 @@
-//! Looks at the locks of one server.
+//! Inspects the locks of one server.
 //!
-//! [`value`] reads the value of a lock's key. [`answer`] reads the answers of the scripts that look
-//! at a lock.
+//! [`value`] parses the value of a lock's key. [`answer`] parses the answers of the scripts that
+//! inspect a lock.
 
 pub(crate) mod answer;
 pub(crate) mod value;
@@ -27,17 +27,18 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, PAGE, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// Action on a lock.
+/// Action of a script on a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Shows the lock.
+    /// Returns the state of the lock.
     Inspect,
-    /// Shows the lock without its shares and its queue, whose keys may be on another node.
+    /// Returns the state without the shares and the queue, because their keys may be on another
+    /// node.
     InspectAlone,
     TakeAway,
 }
 
-/// Looks at the locks of one server, or of the master that Sentinels name.
+/// Inspects the locks of one server, or of the master that Sentinels name.
 pub(crate) struct RedisSource {
     master: MasterAddress,
     names: KeyNames,
@@ -51,7 +52,7 @@ impl RedisSource {
         Self::of(master, KeyNames::of(options), options)
     }
 
-    /// Like `new`, with these names for the auxiliary keys.
+    /// Like `new`, but with other names for the auxiliary keys.
     pub(crate) fn of(master: MasterAddress, names: KeyNames, options: &Options) -> Self {
         Self {
             master,
@@ -62,7 +63,7 @@ impl RedisSource {
         }
     }
 
-    /// Returns the server's answer for each of these locks, in their order. [`answer`] reads it.
+    /// Returns the server's unparsed answer for each of these locks, in their order.
     pub(crate) async fn answers(
         &mut self,
         action: Action,
@@ -73,12 +74,11 @@ impl RedisSource {
             Action::TakeAway => &scripts::TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
-        // The script goes along with each set of questions, because the server may have forgotten
-        // it.
+        // The script is loaded each time, because the server may have lost it.
         questions.add_command(script.load());
         for key in keys {
             if self.names.in_cluster() {
-                // Needed while the slot moves to this node. Otherwise it has no effect.
+                // Needed while the slot moves to this node. At other times, `ASKING` has no effect.
                 questions.add_command(cmd("ASKING"));
             }
             questions.add_command(self.command(&script.script, action, key));
@@ -94,14 +94,14 @@ impl RedisSource {
         }
     }
 
-    /// Returns the server's answer for one lock.
+    /// Returns the server's unparsed answer for one lock.
     pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
         let answers = self.answers(action, std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next();
         answer.ok_or_else(|| failure::garbage("no answer"))
     }
 
-    /// Returns the keys of some locks, from the cursor `after` on, and the next cursor.
+    /// Returns the keys of some locks, starting at the cursor `after`, and the next cursor.
     pub(crate) async fn scan(
         &mut self,
         pattern: &Pattern,
@@ -120,7 +120,7 @@ impl RedisSource {
         let (cursor, found) = answer::scanned(answer)?;
         let names = found.iter().filter_map(|key| key.strip_prefix(&*prefix));
         let names = names.filter(|name| pattern.matches(name) && key::is_lock(name));
-        // A server may name a key twice.
+        // `SCAN` may return a key twice.
         let names: BTreeSet<&str> = names.collect();
         let keys = names
             .into_iter()
@@ -144,8 +144,8 @@ impl RedisSource {
     }
 
     /// Returns the answers to `questions`. Connects again if the connection has ended since the
-    /// last question. Asking twice does no harm: the second attempt does not take a lock away
-    /// again.
+    /// last call. The questions may then run twice. This does no harm: the second run does not take
+    /// a lock away again.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await
@@ -162,7 +162,7 @@ impl RedisSource {
         questions: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let mut questions = questions.clone();
-        // A former master would show old locks.
+        // A former master would show outdated locks, so its role is checked in the same pipeline.
         let fails_over = self.master.fails_over();
         if fails_over {
             questions.add_command(cmd("INFO").arg("replication").to_owned());

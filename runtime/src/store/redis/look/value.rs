@@ -1,4 +1,4 @@
-//! Reads the value of a lock's key, to show it to people.
+//! Parses the value of a lock's key, to show it to operators.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,27 +7,28 @@ use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState};
 use crate::owner::Owner;
 
-/// A time may be this far ahead of the server's clock and still count.
+/// A time up to this far ahead of the server's clock is shown as the present time.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// A parsed value, without tokens and the names of processes.
+/// A parsed value, without the token and the name of the process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written<'a> {
     Held(Record<'a>),
-    /// Taken away by force; the holder's body may not have ended yet.
+    /// Taken away by force. The holder's body may not have ended yet.
     Revoked(Record<'a>),
     Kept(Record<'a>),
-    /// A lock with at most this many shares, 0 for no bound.
+    /// A shared lock with at most this many shares, 0 for no limit.
     Shared(u32),
-    /// Handed to a process that has not asked yet.
+    /// Handed to a waiting process that has not taken it yet.
     Handed,
     Foreign,
 }
 
-/// The text after the token: `fence:reserve:process:owner`.
+/// The text after the token: `fence:reserve:process:owner`. `reserve` is the number of reserved
+/// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence, or a time in microseconds.
+    /// A fence, or on a node of a quorum the time of the acquisition in microseconds.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }
@@ -50,7 +51,8 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Writes the content of the value into `info`. The key lives for `left`, if it has an end.
+    /// Adds the content of the value to `info`. `left` is the remaining time of the key, if it
+    /// expires.
     pub(crate) fn show(&self, info: &mut LockInfo, left: Option<Duration>, now: SystemTime) {
         let holder = match self {
             Self::Held(record) => Some(record.holder(left, now)),
@@ -80,7 +82,7 @@ impl<'a> Written<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads `number:reserve:process:owner`. An owner may contain colons.
+    /// Parses the text after the token. The owner may contain colons.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let number = parts.next()?.parse().ok()?;
@@ -94,8 +96,8 @@ impl<'a> Record<'a> {
         Owner::read(self.owner)
     }
 
-    /// Returns the time at which the number was given, if the number can be a time. Fences are the
-    /// server's clock in microseconds, unless they had to go ahead of it.
+    /// Returns the time in the number, if it can be a time. A fence is the time of the server's
+    /// clock in microseconds when the lock was taken, but may be slightly ahead of that clock.
     pub(crate) fn since(&self, now: SystemTime) -> Option<SystemTime> {
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(self.number);
         (since <= now + AHEAD).then_some(since.min(now))
@@ -111,7 +113,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Returns the token at the beginning of a value, and the text after its colon.
+/// Splits a value into the token and the text after the token's colon.
 pub(crate) fn token(value: &str) -> Option<(&str, &str)> {
     let (token, rest) = value.split_once(':')?;
     (token.len() == Token::DIGITS && is_hex(token)).then_some((token, rest))

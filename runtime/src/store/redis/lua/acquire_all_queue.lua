@@ -1,4 +1,4 @@
--- The rest of `acquire_all.lua`: a lock is held, or a process queues for one.
+-- Continues `acquire_all.lua` if a lock is held, or a process queues for one.
 missing = {}
 for i = 1, count do
   local key, queue = KEYS[2 * i], KEYS[2 * i + 1]

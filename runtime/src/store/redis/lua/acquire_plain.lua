@@ -1,27 +1,29 @@
--- Takes locks on a node of a quorum, or takes them again. Each lock is handled as in a separate
--- call.
+-- Takes locks on a node of a quorum. A repeated request takes its locks again. Each lock is handled
+-- as if it were requested alone.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order:
+-- ARGV for each group of locks with the same conditions, in the order of KEYS:
 -- - ttl in ms
--- - record, for people
+-- - record (see below), shown to operators
 -- - the number of locks, then the token of each, 32 characters
 --
 -- Returns 1 if all are taken. Otherwise returns for each lock 1, {0, pttl, 0, owner} if another
--- token has it, or {-1, error} if the server refused a command. The owner is `` if it is not known.
+-- token has it, or {-1, error} if the server refused a command. The owner is `''` if it is not
+-- known.
 --
--- No lock may be named twice.
+-- No lock may occur twice.
 --
 -- Guarantees:
--- - A key with another value, of any client and type, is not touched.
--- - With the same token the script succeeds again, with the full ttl.
+-- - A key with another value is not touched, even if another client wrote it or it has another
+--   type.
+-- - A repeated call with the same token succeeds again, with the full ttl.
 --
 -- There are neither queues nor fences, because the nodes cannot share them. The value is
--- `token:record`, and the record `time:0:process:owner` with the client's time in us. To other
--- clients it is opaque.
+-- `token:record`. The record is `time:0:process:owner`, where the time is the client's, in us.
+-- Other clients must treat the value as opaque.
 local answers, missed = {}, false
 
--- Returns the answer for a lock after a failed `SET`.
+-- Returns the answer for a lock whose `SET` did not succeed.
 local function look(key, token, ttl, set)
   local value = redis.call('GET', key)
   if value and string.sub(value, 1, 32) == token then

@@ -1,11 +1,11 @@
 
--- Looks at a lock.
+-- Returns the state of a lock.
 --
 -- KEYS[1] the lock
 -- KEYS[2] its queue
 -- KEYS[3] its shares
--- KEYS[2] and KEYS[3] are the lock itself if those keys may be on another node. Then the answer
--- lacks the shares and the queue.
+-- If the queue and the shares may be on another node, KEYS[2] and KEYS[3] are the lock itself. The
+-- answer then lacks the shares and the queue.
 --
 -- Returns the answer of `look.lua`.
 return look(KEYS[1], KEYS[2], KEYS[3])

@@ -1,28 +1,28 @@
--- Takes a share of a lock, takes it again, or queues for one.
+-- Takes a share of a lock, or queues for one. A repeated request takes its share again.
 --
 -- KEYS[1] the lock
--- KEYS[2] the last fence of the namespace
+-- KEYS[2] the fence counter of the namespace
 -- KEYS[3] the lock's queue
 -- KEYS[4] its shares
 -- ARGV[1] token, 32 characters
 -- ARGV[2] ttl in ms
--- ARGV[3] the most shares that there may be, 0 for no bound
+-- ARGV[3] maximum number of shares, 0 for no limit
 -- ARGV[4] the process, 32 characters
--- ARGV[5] `+` to queue and listen, `-` to queue without listening, `` not to queue
+-- ARGV[5] `+` to queue and listen, `-` to queue without listening, `''` not to queue
 -- ARGV[6] prefix of the channels
--- ARGV[7] owner, for people
--- Returns {1, fence, 0, wanted} if the token has a share now.
--- Returns {0, ms, queued, owner} if no share is available; the owner of the lock is missing or ``
--- if it is not known.
+-- ARGV[7] owner, shown to operators
+-- Returns {1, fence, 0, wanted} if the token has a share now, as in `acquire.lua`. Returns
+-- {0, ms, queued, owner} if no share is available. The owner is missing or `''` if it is not known.
 --
 -- Guarantees:
--- - While there is a share, the lock's own key is set, so every client of the convention finds the
---   lock held. The key expires with the share that lasts longest. No share shortens another.
--- - A call takes a share only while there are fewer than ARGV[3]. The limits of other calls do not
+-- - While there is a share, the lock's own key is set, so every client that checks the key finds
+--   the lock held. The key expires with the share that lasts longest. No share shortens another.
+-- - A call takes a share only while fewer than ARGV[3] are held. The limits of other calls do not
 --   matter.
--- - Each share ends at its own time. Ended shares are removed before anything is decided.
--- - A process that comes while other processes queue goes behind them, so a stream of readers does
---   not keep a writer out.
+-- - Each share ends at its own time. Ended shares are removed before the script decides about the
+--   request.
+-- - A process that comes while other processes queue goes to the end of the queue. Otherwise a
+--   stream of readers could keep a writer out.
 local now, most = milliseconds(), tonumber(ARGV[3])
 local value = redis.call('GET', KEYS[1])
 local line = read(KEYS[3])
@@ -33,10 +33,10 @@ end
 
 local function take(fence)
   if not limit then
-    -- Shares left over from a deleted lock no longer count.
+    -- Shares that remain from a deleted lock do not count.
     redis.call('DEL', KEYS[4])
   end
-  -- `ZADD` comes first, because the user may lack the permission for it: the lock then stays free.
+  -- `ZADD` comes first: if the user lacks the permission for it, the lock stays free.
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
   redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   note_owner(KEYS[3], ARGV[1], fence, ARGV[4], ARGV[7], ARGV[2])
@@ -72,19 +72,21 @@ if not room then
   end
   local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
-    -- The first share that ends makes room. More must end if more are held than this call permits.
+    -- A share becomes available when one held share has ended, plus one for each held share above
+    -- the limit of this call.
     local over = most > 0 and math.max(redis.call('ZCARD', KEYS[4]) - most, 0) or 0
     left = math.min(left, redis.call('ZRANGE', KEYS[4], over, over, 'WITHSCORES')[2] - now)
   end
   if patience and ARGV[5] ~= '' then
-    -- The process ahead makes room, too, if it does not ask.
+    -- A share also becomes available if the process ahead does not ask in this time and so loses
+    -- its place.
     left = math.min(left, patience)
   end
   local queued = ARGV[5] == '+' and knows_queue(value)
   return {0, string.format('%.0f', left), queued and 1 or 0, owner_in(value)}
 end
 local reply = take(next_fence(KEYS[2], '0'))
--- There may be room for the next process as well.
+-- A share may be available for the next process as well.
 if line ~= '' then
   invite(KEYS[1], KEYS[3], line, now, ARGV[6])
 end

@@ -1,4 +1,4 @@
--- Gives up a process's place in a lock's queue, and the lock if it was handed to the process.
+-- Removes a process from a lock's queue. If the lock was handed to the process, hands it on.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the lock's queue
@@ -7,7 +7,7 @@
 -- Returns 1.
 --
 -- Guarantees: a held lock is not touched. A lock handed to the process goes to the next process in
--- the queue.
+-- the queue, or becomes free.
 local line = without(read(KEYS[2]), ARGV[1])
 store(KEYS[2], line)
 forget_owner(KEYS[2], ARGV[1])
@@ -15,8 +15,8 @@ local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
 elseif not value and line ~= '' then
-  -- The key is left free for a while, and perhaps only the leaving process knows that. So the next
-  -- process is notified.
+  -- The key is free although processes wait, so it is in its pause (see `queue.lua`). Perhaps only
+  -- the leaving process was notified of that, so the next process is notified now.
   invite(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2])
 end
 return 1

@@ -1,13 +1,12 @@
 
--- Reads the state of a lock, for people. Changes nothing.
+-- Reads the state of a lock, for operators. Changes nothing.
 --
 -- Returns {now, value, ms, shares, waiters}:
 -- - the server's time in ms;
--- - the value of the lock's key, nothing if there is none, `?` if it has data of another type;
--- - the remaining ms of the key, negative for no end;
--- - for each share its member, its end and its owner's record;
--- - for each process that queues its owner's record.
--- A missing record is ``.
+-- - the value of the lock's key: nothing if there is none, `?` if it has data of another type;
+-- - the remaining ms of the key, negative if it does not expire;
+-- - for each share, its member in the set, its end and its owner's record;
+-- - for each process in the queue, its owner's record. A missing record is `''`.
 local SHARED, MOST_TOLD = string.rep('f', 32), 1000
 
 -- Returns the record of a share's owner, or of a process in the queue.
@@ -16,8 +15,8 @@ local function owner_of(queue, id)
   return type(found) == 'string' and found or ''
 end
 
--- True if a token was taken away by force: an `r` is in front of it. `rest` is a pattern for the
--- text after the token.
+-- True if a token was taken away by force. Such a token has an `r` in front. `rest` is a pattern
+-- for the text after the token.
 local function is_revoked(text, rest)
   return string.find(text, '^r' .. string.rep('%x', 32) .. rest)
 end

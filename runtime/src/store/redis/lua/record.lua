@@ -1,22 +1,23 @@
--- Keeps a result beside a lock and removes the lock like `release_one.lua`, with the same arguments
--- and guarantees.
+-- Keeps a result beside a lock, and removes the lock like `release_one.lua`, with the same
+-- arguments and guarantees.
 --
 -- KEYS[1] and KEYS[2] as for `release_one.lua`
--- KEYS[3] the results
+-- KEYS[3] the kept results
 -- ARGV[1] to ARGV[4] as for `release_one.lua`
 -- ARGV[5] the result
--- ARGV[6] for how many ms it is kept
--- ARGV[7] the function
+-- ARGV[6] how many ms to keep the result
+-- ARGV[7] the function that returned the result
 -- Returns the answer of `release_one.lua`.
 --
 -- Guarantees:
 -- - The result is stored only if the lock carries the token, and in the same step as the release.
---   No client sees a free lock and a missing result.
--- - The results of other functions stay for their time.
--- - The script works when memory is full.
+--   So no client finds the lock free before the result is stored.
+-- - The results of other functions are kept until their own ends.
+-- - The script works even if the server's memory is full.
 if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then
-  -- `PEXPIRE` comes first, because it needs no memory: after it, a full server accepts the rest.
-  -- The lock is removed or set again below.
+  -- `PEXPIRE` comes first because it needs no memory. After a script's first write, a server whose
+  -- memory is full accepts further writes. The next fragments remove the lock, or set its time
+  -- again.
   redis.call('PEXPIRE', KEYS[1], 1000)
   local kept = redis.pcall('GET', KEYS[3])
   local _, others, last, now = results_in(type(kept) == 'string' and kept or '', ARGV[7])

@@ -1,18 +1,18 @@
--- Removes locks from a node of a quorum, compare and delete, or lets them expire later.
+-- Removes locks that carry their tokens from a node of a quorum, or lets them expire later.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order:
--- - for how many ms to keep them, or ``
--- - the number of locks, then the token of each
+-- ARGV for each group of locks with the same conditions, in the order of KEYS:
+-- - how many ms to keep the locks, or `''`
+-- - the number of locks, then the token of each lock
 --
 -- Returns 1 if all carried their tokens. Otherwise returns for each lock 1, 0, or {-1, error} if
 -- the server refused a command.
 --
--- No lock may be named twice.
+-- No lock may occur twice.
 --
 -- Guarantees:
 -- - A key with another value, of any type, is not touched.
--- - The script works when memory is full.
+-- - The script works even if the server's memory is full.
 -- - A kept key no longer carries its token. So a late request with that token cannot extend the
 --   time.
 local found = redis.call('MGET', unpack(KEYS))
@@ -27,7 +27,7 @@ while i < #KEYS do
     if not value or string.sub(value, 1, 32) ~= ARGV[token] then
       answers[i], missed = 0, true
       if value and string.sub(value, 1, 33) == 'r' .. ARGV[token] then
-        -- As in `release.lua`, the lock was taken away by force, and the holder's body has ended.
+        -- The lock was taken away by force, and the holder's body has ended. See `release.lua`.
         gone[#gone + 1] = KEYS[i]
       end
     elseif keep ~= '' then
@@ -42,7 +42,8 @@ if gone[1] then
   redis.call('DEL', unpack(gone))
 end
 for i, keep in pairs(keeps) do
-  -- `PEXPIRE` comes first, because it needs no memory: after it, a full server accepts the rest.
+  -- `PEXPIRE` comes first because it needs no memory. After a script's first write, a server whose
+  -- memory is full accepts further writes.
   local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
   if type(kept) ~= 'table' then
     kept = redis.pcall('SET', KEYS[i], string.rep('0', 32) .. string.sub(found[i], 33), 'PX', keep)

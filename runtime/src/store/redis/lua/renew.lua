@@ -1,17 +1,17 @@
--- Renews leases.
+-- Renews the leases of locks.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order:
+-- ARGV for each group of locks with the same ttl, in the order of KEYS:
 -- - ttl in ms
--- - the number of locks, then the token of each
+-- - the number of locks, then the token of each lock
 --
--- Returns 1 if each carried its token and lives its ttl from now. Otherwise returns 1 or 0 for each
--- lock.
+-- Returns 1 if all carried their tokens; each then has its ttl from now. Otherwise returns 1 or 0
+-- for each lock.
 --
 -- Guarantees:
 -- - A missing key is not created.
 -- - A key with another value is not touched.
--- - The script works when memory is full, because PEXPIRE needs none.
+-- - The script works even if the server's memory is full, because PEXPIRE needs none.
 local kept, missed, values = {}, false, redis.call('MGET', unpack(KEYS))
 local i, at = 0, 1
 while i < #KEYS do

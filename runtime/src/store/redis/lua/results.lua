@@ -1,10 +1,10 @@
--- Kept results beside a lock, all in one value. Each result is `until length length `, then the
--- name of its function, then the result itself. `until` is its end in ms. The lengths are the bytes
--- of the name and of the result.
+-- The results kept beside a lock are all in one value. Each result is `until length length `, then
+-- the name of its function, then the result itself. `until` is its end in ms. The lengths are the
+-- bytes of the name and of the result.
 
--- Returns the result of the function `asked` in `value`; then the results of other functions, their
--- last end, and the server's time in ms. Ended results are left out. A value of another form has no
--- results.
+-- Returns the result of the function `asked` in `value`, the results of other functions, the latest
+-- end of those, and the server's time in ms. Ended results are left out. A value in another format
+-- has no results.
 local function results_in(value, asked)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

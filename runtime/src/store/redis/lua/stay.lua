@@ -1,24 +1,24 @@
--- Renews shares of locks. A lock that a token has alone becomes a share.
+-- Renews shares of locks. If a token has the whole lock, the lock becomes a share.
 --
--- KEYS for each lock: the lock, its queue and its shares
+-- KEYS for each lock: its own key, its queue and its shares
 -- ARGV[1] prefix of the channels
 -- ARGV, then a token and a ttl in ms for each lock
 -- Returns for each lock:
--- - 1 if the token has a share and keeps it for its ttl from now,
+-- - 1 if the token has a share, which now lasts the full ttl,
 -- - 0 if the token has none,
 -- - {-1, error} if the server refused a command. The share may have been renewed or not.
 --
 -- Guarantees:
--- - An ended share is not given again, and no share shortens another.
+-- - An ended share is not revived, and no share shortens another.
 -- - A lock that another token has alone is not touched.
--- - While a whole lock becomes a share, there is no moment in which another token could take it.
--- - The script works when memory is full. A server checks its memory until the first write of a
---   script, so the first write is one that needs no memory.
+-- - While a whole lock becomes a share, no other token can take it.
+-- - The script works even if the server's memory is full. A full server refuses commands that need
+--   memory, but only until a script's first write. So the first write must need none.
 local now = milliseconds()
 local locks, kept = {}, {}
 
--- Makes a share of a lock that `token` has alone. The lock's own key comes last: until then it
--- belongs to the token.
+-- Turns a lock that `token` has alone into a share. The lock's own key is set last: until then, the
+-- lock belongs to the token.
 local function downgrade(lock, queue, shares, token, ttl, value)
   redis.call('DEL', shares)
   redis.call('ZADD', shares, string.format('%.0f', now + ttl), token)

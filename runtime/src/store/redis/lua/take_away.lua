@@ -5,23 +5,23 @@
 -- KEYS[2] its queue
 -- KEYS[3] its shares
 -- ARGV[1] prefix of the channels
--- Returns the answer of `look.lua` for the moment before.
+-- Returns the answer of `look.lua` for the state before the script.
 --
 -- Guarantees:
--- - No renewal finds the token afterwards, so no holder keeps its lease.
--- - If the holder's process gets the message, the holder keeps other clients out until it releases.
---   It does so for GRACE ms at most, and never beyond its lease. The release scripts know a token
---   with an `r` in front.
+-- - No later renewal finds the token, so no holder keeps its lease.
+-- - If the holder's process gets the message, other clients stay locked out until the holder
+--   releases the lock. This takes at most GRACE ms, and never longer than the lease. Meanwhile the
+--   token in the value has an `r` in front, which the release scripts recognize.
 -- - Otherwise the lock is free at once, or goes to the first process that queues.
--- - A second run changes nothing more.
--- - The script works when memory is full.
+-- - A second run has no further effect.
+-- - The script works even if the server's memory is full.
 local GRACE = 3000
 local key, queue, shares = KEYS[1], KEYS[2], KEYS[3]
 local was = look(key, queue, shares)
 local now, value, ms = tonumber(was[1]), was[2], was[3]
 
--- Notifies the process of a holder. Returns true if it may have received the message. `rest` is the
--- text after the token in a value.
+-- Notifies the process of a holder. Returns true if the process may have received the message.
+-- `rest` is the text after the token in a value.
 local function told(token, rest)
   local process = string.match(rest, '^:?%d+:%d+:(%x+):')
   return process and tell(ARGV[1] .. process, 'r' .. string.sub(token, -16) .. key) > 0
@@ -37,13 +37,14 @@ end
 local function revoke_shares()
   local found = redis.pcall('ZRANGE', shares, 0, -1, 'WITHSCORES')
   if found['err'] then
-    -- Data of another type: no share can be taken or renewed while it is there.
+    -- The key has data of another type. While it is there, no share can be taken or renewed.
     redis.call('DEL', shares)
   end
   for at = 1, #found, 2 do
     local member, ends = found[at], math.min(found[at + 1], now + GRACE)
     if not is_revoked(member, '$') then
-      -- The removal is first: it needs no memory, and after it a full server accepts the rest.
+      -- `ZREM` comes first because it needs no memory. After a script's first write, a server whose
+      -- memory is full accepts further writes.
       redis.call('ZREM', shares, member)
       if #member == 32 and told(member, owner_of(queue, member)) then
         redis.call('ZADD', shares, string.format('%.0f', ends), 'r' .. member)

@@ -1,10 +1,11 @@
 
--- The rest of `turn.lua`: no process waits, none took the lock, or the server refused a command.
+-- Continues `turn.lua` if no process waits, if none took the lock, or if the server refused a
+-- command.
 local answers, queued = {}, false
 
 local function release()
   if foreign then
-    -- As in `release.lua`, the lock was taken away by force, and the holder's body has ended.
+    -- The lock was taken away by force, and the holder's body has ended. See `release.lua`.
     if value and string.sub(value, 1, 33) == 'r' .. ARGV[4] then
       if line == '' or not hand_on(key, queue, line, milliseconds(), channels) then
         redis.call('DEL', key)

@@ -1,9 +1,9 @@
-//! Keeps one connection to a server up, and the requests on it in order.
+//! Keeps a connection to one server open, and sends requests on it in order.
 //!
 //! The store replaces a connection that ends, or that leaves a request unanswered for longer than
-//! its patience. The engine has its own time-outs and never waits for the replacement. The
-//! supervisors of the crate `redis` do less. They never replace a connection that goes silent
-//! without an error. After a cut, a command can block for many seconds.
+//! the request's patience. The engine has its own time-outs and never waits for the replacement.
+//! The connection manager of the crate `redis` is not enough: it never replaces a connection that
+//! falls silent without an error, and after such a cut a command can block for many seconds.
 //!
 //! [`requests`] sends requests and reads their answers.
 
@@ -46,29 +46,29 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Replaced connections, which were silent. Their late answers still count.
+    /// Replaced connections that had fallen silent. The store still accepts answers that arrive on
+    /// them.
     retired: Vec<Connection>,
     supervisor: Supervisor<OpenedConnection>,
-    /// Fires when the store must connect again, or must check the present connection for silence.
+    /// Elapses when the store must connect, or must check whether the current connection is silent.
     timer: Pin<Box<Sleep>>,
     relogin: Relogin,
     /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
     /// for its end.
     opening: bool,
     last_generation: Generation,
-    /// The pending acquires, with their connections. An acquire that did not count but may have
-    /// been carried out stays here.
+    /// The connection of each pending acquire. An acquire whose request failed stays here if it may
+    /// have been carried out.
     acquires: IdMap<OpId, Generation>,
-    /// Flags other than the default, for requests that still wait to be sent.
+    /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,
-    /// In a cluster: the right nodes for refused requests.
+    /// In a cluster: the node to which the server redirected a request.
     redirects: IdMap<OpId, Redirect>,
-    /// The replicas that must acknowledge each write.
+    /// Number of replicas that must acknowledge each lock.
     replica_acks: Option<ReplicaAcks>,
-    /// The connection that waits for replicas now.
+    /// The connection on which a `WAIT` for replicas is unanswered.
     waiting: Option<Generation>,
-    /// Requests that arrived while a connection waited for replicas, or before there was a
-    /// connection.
+    /// Requests that arrived while a `WAIT` was unanswered, or during the first attempt to connect.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
     announced: Announced,
@@ -86,7 +86,7 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Connects. If that fails, the store keeps trying, and refuses requests until it has a
+    /// Connects. If that fails, the store keeps trying. It refuses requests until it has a
     /// connection.
     pub(crate) async fn start(
         address: MasterAddress,
@@ -95,7 +95,7 @@ impl RedisStore {
         Self::start_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `start`, with the existing names of this process.
+    /// Like `start`, but with the given names of keys and channels.
     pub(crate) async fn start_as(
         address: MasterAddress,
         names: KeyNames,
@@ -107,7 +107,7 @@ impl RedisStore {
         let connected = match opened {
             Ok(mut opened) => {
                 let (address, names) = (&store.address, &store.names);
-                // Without an answer there is nothing to log: the first call will report it.
+                // A failed check is not logged, because the first call will report the problem.
                 if let Ok(report) = check::examine(&mut opened, address, names, options).await {
                     report.log();
                 }
@@ -122,8 +122,8 @@ impl RedisStore {
         (store, connected)
     }
 
-    /// Returns a store that connects when it is first polled for an event. Requests wait until this
-    /// attempt has succeeded or failed.
+    /// Returns a store that begins to connect when it is first polled for an event. Requests wait
+    /// until this attempt has succeeded or failed.
     pub(crate) fn later(address: MasterAddress, names: KeyNames, options: &Options) -> Self {
         let mut store = Self::unconnected(address, Arc::new(names), options);
         store.opening = true;
@@ -155,19 +155,19 @@ impl RedisStore {
         }
     }
 
-    /// Returns the present connection's generation, and the `INFO` of the server at its other end.
-    /// While the connection lasts, that server is the same process.
+    /// Returns the number of the current connection, and the `INFO` of its server. While the
+    /// connection lasts, the server is the same process.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
         Some((connection.generation, connection.info.as_ref()))
     }
 
-    /// Returns the sockets that answers arrive on.
+    /// Returns the sockets on which answers arrive.
     pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
         wires_of(self.connection.as_ref(), &self.retired)
     }
 
-    /// True if the server is away, as far as the store knows.
+    /// True if the store currently has no working connection.
     pub(crate) fn is_out(&self) -> bool {
         self.supervisor.is_out() || self.connection.is_none()
     }
@@ -188,15 +188,14 @@ impl RedisStore {
         self.submit(&mut requests);
     }
 
-    /// Forgets these acquires. They are settled: their removal was carried out, here or on another
-    /// node.
+    /// Stops tracking acquires whose removal was carried out, here or on another node.
     pub(crate) fn settle(&mut self, acquires: &[OpId]) {
         for acquire in acquires {
             self.acquires.remove(acquire);
         }
     }
 
-    /// Takes the redirect of a request that a node refused with `MOVED` or `ASK`.
+    /// Removes and returns the redirect of a request that a node refused with `MOVED` or `ASK`.
     pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
         self.redirects.remove(&id)
     }
@@ -209,7 +208,7 @@ impl RedisStore {
         Self::check_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `check`, with the existing names of this process.
+    /// Like `check`, but with the given names of keys and channels.
     pub(crate) async fn check_as(
         address: MasterAddress,
         names: KeyNames,
@@ -224,7 +223,7 @@ impl RedisStore {
         examined.map_err(|failure| failure.error)
     }
 
-    /// Does all due work. Returns true if there was any.
+    /// Does all work that is possible now. Returns true if there was any.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         self.move_bytes(cx);
         let mut moved = false;
@@ -237,7 +236,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Without a pending exchange, no answer reports the end of the connection.
+        // If no request is pending, only this check notices the end of the connection.
         let ended = self
             .connection
             .as_ref()
@@ -254,7 +253,7 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
-    /// Uses `opened` from now on.
+    /// Makes `opened` the current connection.
     fn adopt(&mut self, opened: OpenedConnection) {
         self.last_generation += 1;
         self.opening = false;
@@ -277,7 +276,7 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    /// A connection has ended.
+    /// Handles the end of a connection.
     fn lost(&mut self, generation: Generation, failure: Failure) {
         let mut given_up = Vec::new();
         if let Some(at) = self
@@ -336,8 +335,8 @@ impl RedisStore {
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
-            // Perhaps only the listener is late. So the store reads all bytes that arrived, and
-            // connects again.
+            // The answer may have arrived, and only the listener is late. So the store reads all
+            // received bytes, and also connects again.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
@@ -353,7 +352,7 @@ impl RedisStore {
             self.unsent = true;
             return true;
         }
-        // The server does not answer on a retired connection.
+        // A retired connection is dropped if its oldest exchange stays unanswered for too long.
         let gives_up_at = self
             .retired
             .iter()
@@ -386,7 +385,7 @@ fn wires_of<'a>(
     connection.into_iter().chain(retired).map(Connection::wire)
 }
 
-/// Opens a connection that listens for this process's turns, if the server permits it.
+/// Opens a connection that listens for messages to this process, if the server permits that.
 async fn reach(
     address: MasterAddress,
     names: Arc<KeyNames>,
@@ -406,9 +405,9 @@ fn disconnected() -> Failure {
     )
 }
 
-/// Turns `failure`, which ended a connection or an attempt to connect, into the answer to a request
-/// that was never sent. The next attempt may find another server, so asking again makes sense,
-/// except after refused credentials that do not change.
+/// Turns the failure of a connection, or of an attempt to connect, into the failure of a request
+/// that was never sent. A retry makes sense, because the next attempt may reach another server.
+/// Refused credentials are the exception.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => failure.retry,

@@ -1,4 +1,4 @@
-//! Sends requests over the connection, and reads the answers.
+//! Sends requests on the connection, and reads the answers.
 
 use redis::Value;
 
@@ -19,7 +19,7 @@ use crate::store::redis::wire::connection::{
 use crate::store::{Failure, Give, GiveKind, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
-    /// Sends all requests, in order.
+    /// Sends all requests, in order. If they cannot be sent now, holds them back or refuses them.
     pub(super) fn send(&mut self, requests: &mut Vec<Request>) {
         let most = if self.names.in_cluster() {
             1
@@ -72,7 +72,7 @@ impl RedisStore {
         }
     }
 
-    /// Sends the held-back requests, if nothing holds them up now.
+    /// Sends the held-back requests, unless they must still wait.
     pub(super) fn send_held_back(&mut self) {
         if !self.held_back.is_empty() {
             let mut requests = std::mem::take(&mut self.held_back);
@@ -80,8 +80,8 @@ impl RedisStore {
         }
     }
 
-    /// Also sends a removal on the silent connection where its acquire is stuck. If the server ever
-    /// reads the acquire, it then reads the removal as well.
+    /// Repeats a removal on the retired connection on which its acquire was sent. If the server
+    /// ever reads the acquire there, it then reads the removal as well.
     fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
@@ -94,7 +94,7 @@ impl RedisStore {
         }
     }
 
-    /// Answers at once that there is no connection.
+    /// Refuses requests, because there is no connection.
     fn refuse(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             self.flags.remove(&request.id);
@@ -144,10 +144,10 @@ impl RedisStore {
 
     fn requests_answered(&mut self, batches: Batches, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = connection::of_requests(&batches, answers);
-        // The held-back requests are sent first, because they can still see which acquires went
-        // before them on this connection.
+        // Held-back requests are sent before the answered acquires are removed from `acquires`. So
+        // a held-back removal can still find that its acquires were sent on this connection.
         self.send_held_back();
-        // The answer of the replicas, if any was requested, comes after those of the requests.
+        // If the store waits for replicas, the answer to `WAIT` follows those to the batches.
         let replica_acks = answers.drain(batches.len().min(answers.len())..).next();
         let mut requests = batches.iter().flat_map(|batch| batch.iter());
         let verdict = match &self.replica_acks {
@@ -195,7 +195,8 @@ impl RedisStore {
         }
     }
 
-    /// Sends the requests of a refused batch again, individually: only one of them may be to blame.
+    /// Sends the requests of a refused batch again, each in its own script. Perhaps only one of
+    /// them has caused the refusal.
     fn send_individually(&mut self, batch: Batch) {
         let patience = self.io_timeout;
         let alone = RequestFlags {
@@ -213,8 +214,8 @@ impl RedisStore {
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
-        // An acquire that was carried out but does not count stays known. So the store sees if its
-        // removal goes after it on the same connection.
+        // An acquire that failed but may have been carried out stays in `acquires`. The entry later
+        // shows whether its removal is sent on the same connection.
         if !matches!(&result, Err(failure) if failure.executed) {
             self.acquires.remove(&id);
         }
@@ -233,7 +234,7 @@ impl RedisStore {
         })
     }
 
-    /// Updates the connection after an answer.
+    /// Updates the connection according to the answer to a request.
     fn after(&mut self, result: &Result<Reply, Failure>, stamp: Stamp) {
         let Err(failure) = result else {
             self.supervisor.served();
@@ -244,7 +245,7 @@ impl RedisStore {
         };
         match failure.code() {
             "NOSCRIPT" => self.script_missed(stamp),
-            // Another server may be the master behind the same name by now.
+            // After a fail-over, the address may lead to another server, which is the master.
             "READONLY" => self.supervisor.replace(),
             _ => {}
         }
@@ -262,7 +263,8 @@ impl RedisStore {
         }
     }
 
-    /// Calls scripts by their hash, as before, because the user may not send their source.
+    /// Calls scripts by their hash again, because the user may not send the source. The requests of
+    /// this batch fail.
     fn source_refused(&mut self, batch: Batch, stamp: Stamp) {
         if let Some(connection) = self.connection_of(stamp.generation) {
             connection.source_refused();
@@ -272,8 +274,8 @@ impl RedisStore {
         }
     }
 
-    /// Drops the connection to a server that refuses the scripts. The next connection finds another
-    /// server, or the reason.
+    /// Drops the connection to a server that refuses to load the scripts. The next attempt to
+    /// connect reaches another server, or reports the reason.
     fn scripts_loaded(&mut self, generation: Generation, answers: Vec<Value>) {
         if let Err(failure) = scripts::check_loaded(&scripts::missing(None), answers) {
             self.lost(generation, failure);
@@ -281,9 +283,9 @@ impl RedisStore {
     }
 }
 
-/// Records that an acquire goes out on the connection `generation`. For a removal, returns true if
-/// all acquires that it undoes went out on this connection. Also returns another connection, if one
-/// of these acquires went out there.
+/// Records that an acquire is sent on the connection `generation`. For a removal, returns true if
+/// all acquires that it undoes were sent on this connection. If one of them was sent on another
+/// connection, returns that connection as well.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,
@@ -303,7 +305,7 @@ fn note(
     }
 }
 
-/// Writes the commands of these batches, in order.
+/// Writes the commands for these batches, in order.
 fn write(batches: &[Batch], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     for batch in batches {
         let ops: OneOrMany<_> = batch.iter().map(|request| &request.op).collect();

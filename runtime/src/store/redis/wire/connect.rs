@@ -1,4 +1,4 @@
-//! Connects to a server, and sets the connection up.
+//! Opens a connection to a server and sets it up.
 
 use std::time::Duration;
 
@@ -15,27 +15,28 @@ use crate::store::redis::commands::{failure, scripts};
 use crate::store::redis::server_info::{Info, Role};
 use crate::store::{Failure, Retry};
 
-/// An open connection. After `Server::connect` it is set up and has the scripts loaded.
+/// An open connection. `Server::connect` returns it with all scripts loaded.
 pub(crate) struct OpenedConnection {
     pub(crate) line: Line,
-    /// True if the server sends messages without a request on this connection.
+    /// True if the server can send messages on this connection without a request (RESP3).
     pub(crate) has_pushes: bool,
     pub(crate) round_trip: Duration,
-    /// The server's role when the connection was made, if the user may ask for it.
+    /// The server's role when the connection was opened, if the user may read it.
     pub(crate) role: Option<Role>,
-    /// The server's `INFO` when the connection was made.
+    /// The server's `INFO` when the connection was opened.
     pub(crate) info: Option<Info>,
-    /// The host, if others on the network can read this connection.
+    /// The server's host, if other parties on the network can read this connection.
     pub(crate) readable: Option<String>,
-    /// True if messages for this process arrive on this connection.
+    /// True if messages to this process arrive on this connection.
     pub(crate) listening: bool,
     /// Time at which the connection logs in again, with new credentials.
     pub(crate) renew_login_at: Option<Instant>,
 }
 
 impl OpenedConnection {
-    /// Subscribes to `channel` and tries to publish there. If the server does not permit both, or
-    /// supports only RESP2, this process is not notified and looks from time to time.
+    /// Subscribes to `channel` and tries to publish to it. If the server does not permit both, or
+    /// supports only RESP2, this process is not notified when it may take a lock. It then repeats
+    /// its requests from time to time.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if !self.has_pushes {
             return;
@@ -58,8 +59,8 @@ impl OpenedConnection {
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
         self.do_one(cmd("SUBSCRIBE").arg(channel)).await?;
-        // An empty message tests the permission. A process that may not publish could not notify a
-        // lock's holder that it waits.
+        // An empty message tests the permission to publish. A process without it could not notify
+        // the holder of a lock that it waits.
         self.do_one(cmd("PUBLISH").arg(channel).arg("")).await
     }
 
@@ -73,14 +74,15 @@ impl OpenedConnection {
         })
     }
 
-    /// Sends `questions` after the commands in the line, and waits for the answers.
+    /// Sends `questions` after the commands already in the buffer, and waits for the answers.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         self.line.ask(questions).await
     }
 }
 
 impl Server {
-    /// Returns the server's answers, over a separate connection that is closed afterwards.
+    /// Returns the server's answers to `questions`. Uses a separate connection, which is closed
+    /// afterwards.
     pub(crate) async fn ask(
         self,
         questions: &Pipeline,
@@ -98,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Connects within `limit`, with RESP3 if the server has it, else with RESP2.
+    /// Connects within `limit`, with RESP3 if the server supports it, otherwise with RESP2.
     pub(crate) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
         match timeout(limit, self.set_up(limit)).await {
             Ok(connected) => connected,
@@ -130,8 +132,8 @@ impl Server {
         opened.round_trip = sent_at.elapsed();
         opened.info = Info::read(answers.last());
         opened.role = opened.info.as_ref().and_then(Info::role);
-        // Only missing scripts are loaded: few servers have forgotten any, and the sources are 109
-        // kB.
+        // Only missing scripts are loaded: the sources of all scripts are 109 kB, and most servers
+        // have them already.
         let missing = scripts::missing(answers.first());
         let loaded = opened.ask(&scripts::load(&missing)).await;
         let loaded = loaded.map_err(failed)?;
@@ -178,7 +180,7 @@ impl Server {
         let LockError::Unavailable { source } = &failure.error else {
             return failure.clone();
         };
-        // Only the set-up was sent, so nothing can have been carried out.
+        // Only set-up commands were sent, so no request can have been carried out.
         Failure::unavailable(
             source.code(),
             format!("{self}: {source}"),

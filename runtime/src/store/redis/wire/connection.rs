@@ -1,4 +1,4 @@
-//! One connection: its pending exchanges, and the time for which it may stay silent.
+//! One connection with its pending exchanges. Determines how long it may stay silent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,47 +19,47 @@ use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 use crate::store::socket::Wire;
 
-/// A shorter silence does not replace a connection, even with very short leases: a busy machine is
+/// Minimum silence before a connection is replaced, even with very short leases: a busy machine is
 /// silent for this long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
-/// On a slow network, silence begins after this many of its round trips.
+/// On a slow network, a connection counts as silent only after this many of its round trips.
 const PATIENT_ROUND_TRIPS: u32 = 3;
 
-/// A connection that is idle for this long is tested. Firewalls forget idle connections without
-/// notifying either end, and the next caller should not be the one to find out.
+/// A connection that is idle for this long is tested. Firewalls drop idle connections without
+/// notifying either end, and the next call should not be the first to notice.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// The least time before a retired connection gives up a request for good. The engine has retried
-/// long before. A late answer can still settle the outcome of an earlier attempt.
+/// Minimum time after which a replaced connection gives up a request. The engine has retried the
+/// request long before, but a late answer can still show the outcome of the earlier attempt.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The number of a connection, counted up with each new one.
+/// Number of a connection of this store. Each new connection gets the next number.
 pub(crate) type Generation = u64;
 
 /// A connection in use.
 pub(crate) struct Connection {
     pub(crate) generation: Generation,
-    /// The server's `INFO`.
+    /// The server's `INFO` when the connection was opened.
     pub(crate) info: Option<Info>,
-    /// True if this process is notified of its turns on this connection.
+    /// True if messages to this process arrive on this connection.
     pub(crate) listening: bool,
     line: Line,
-    /// The pending exchanges, oldest first.
+    /// Pending exchanges, oldest first.
     under_way: VecDeque<UnderWay>,
-    /// The round trip as measured lately. It is rather too long than too short.
+    /// Recent round trip. It follows a slower answer at once, and faster ones gradually.
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
     last_answer: Instant,
     loading: bool,
-    /// Number of sent pipelines.
+    /// Number of pipelines sent so far.
     sent: u64,
     memory: ScriptSources,
 }
 
-/// Returns the answers of a pipeline without those to `ASKING`. If the server refuses an `ASKING`,
-/// it refuses the request after it, too.
+/// Returns the answers of a pipeline without the answers to `ASKING`. If the server refuses an
+/// `ASKING`, it also refuses the request after it.
 pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> {
     let asked = |batch: &Batch| batch.iter().any(|request| request.flags.asking);
     if !batches.iter().any(asked) {
@@ -79,11 +79,11 @@ pub(crate) struct Stamp {
     pub(crate) generation: Generation,
     /// The pipeline's number on its connection.
     number: u64,
-    /// True if its scripts were sent by their source.
+    /// True if the pipeline carries the source of its scripts.
     pub(crate) by_source: bool,
 }
 
-/// A sent pipeline, with its answers.
+/// A sent pipeline with its answers.
 pub(crate) struct Exchange {
     pub(crate) stamp: Stamp,
     pub(crate) content: Content,
@@ -95,15 +95,15 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// The end of the time to answer it. The deadlines never decrease. Answers come in order, so an
-    /// exchange cannot be answered before those ahead of it, and its deadline is theirs, too.
+    /// Latest time for the answers. It is lowered to the deadline of each later exchange: answers
+    /// come in order, so the later ones are in time only if the earlier ones are.
     deadline: Instant,
 }
 
 pub(crate) enum Content {
-    /// The engine's requests.
+    /// Requests of the engine.
     Requests(Batches),
-    /// The scripts, loaded again.
+    /// Commands that load the scripts again.
     Scripts,
     /// The login with new credentials. It is renewed at this time.
     Login(Box<Access>),
@@ -112,7 +112,7 @@ pub(crate) enum Content {
 }
 
 impl Connection {
-    /// `slowest` bounds the patience that a slow network gives a request.
+    /// On a slow network, requests get a longer patience than requested, but at most `slowest`.
     pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Returns the socket, on which any thread can wait for answers.
+    /// Returns the socket on which answers arrive.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         self.line.wire()
     }
@@ -144,7 +144,7 @@ impl Connection {
         self.line.poll(cx);
     }
 
-    /// Returns the oldest exchange, if it is answered or never will be.
+    /// Returns the oldest exchange, if it has been answered, or the connection has ended.
     pub(crate) fn next_exchange(&mut self) -> Option<Exchange> {
         let answers = match self.line.take_answers() {
             Some(answers) => Ok(answers),
@@ -153,7 +153,7 @@ impl Connection {
         self.ends(answers)
     }
 
-    /// Gives up the oldest exchange and returns it.
+    /// Gives up the oldest exchange, and returns it with an error.
     pub(crate) fn give_up(&mut self) -> Option<Exchange> {
         let error = self.line.ended().cloned();
         let error = error.unwrap_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe).into());
@@ -175,12 +175,12 @@ impl Connection {
         })
     }
 
-    /// Returns the next message that the server has sent without a request.
+    /// Returns the next message that the server sent without a request.
     pub(crate) fn take_push(&mut self) -> Option<PushInfo> {
         self.line.take_push()
     }
 
-    /// Returns the latest time at which the oldest exchange is given up.
+    /// Returns the time at which the oldest exchange is given up, at the latest.
     pub(crate) fn gives_up_at(&self) -> Option<Instant> {
         let oldest = self.under_way.front()?;
         Some(oldest.sent_at + DRAIN.max(self.slowest))
@@ -194,7 +194,7 @@ impl Connection {
         out
     }
 
-    /// Sends the commands in the buffer when the bytes are moved next.
+    /// Schedules the commands in the buffer to be sent when bytes are next moved.
     pub(crate) fn send(&mut self, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
@@ -222,7 +222,7 @@ impl Connection {
         });
     }
 
-    /// Loads the scripts again, unless a load is under way.
+    /// Loads the scripts again, unless a load is already pending.
     fn load_scripts(&mut self, patience: Duration) {
         if !self.loading {
             self.loading = true;
@@ -241,15 +241,15 @@ impl Connection {
         }
     }
 
-    /// Records that the server did not find a script. Loads the scripts, unless requests carry the
-    /// source from now on.
+    /// Records that the server did not find a script. Loads the scripts again, unless further
+    /// requests will carry the source.
     pub(crate) fn missed_script(&mut self, stamp: Stamp, patience: Duration) {
         if self.memory.missed(stamp.number, Instant::now()) {
             self.load_scripts(patience);
         }
     }
 
-    /// Records that the server refuses scripts by their source.
+    /// Records that the server refuses scripts that are sent by their source.
     pub(crate) fn source_refused(&mut self) {
         self.memory.refuse();
     }
@@ -259,7 +259,7 @@ impl Connection {
         self.send(Content::Other, patience);
     }
 
-    /// Records that an answer came.
+    /// Records that an answer has arrived.
     pub(crate) fn answered(&mut self, exchange: &Exchange) {
         self.last_answer = Instant::now();
         let sample = self.last_answer - exchange.sent_at;
@@ -269,15 +269,15 @@ impl Connection {
         }
     }
 
-    /// Returns the time at which this connection will have been silent for too long, if no answer
-    /// comes. While answers keep coming it is busy and not silent, even if the oldest unanswered
+    /// Returns the time at which this connection counts as silent, if no further answer arrives.
+    /// While answers keep arriving, the connection is busy and not silent, even if the oldest
     /// request is late.
     pub(crate) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.under_way.front()?.deadline;
         Some(deadline.max(self.last_answer + LEAST_PATIENCE))
     }
 
-    /// Returns the time to test the connection, if nothing is pending.
+    /// Returns the time for a test of the connection, if nothing is pending.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.is_quiet().then(|| self.last_sent + IDLE)
     }

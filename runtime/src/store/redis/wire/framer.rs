@@ -1,35 +1,36 @@
-//! Cuts the received bytes into whole replies, and refuses bytes that are not a reply.
+//! Splits the received bytes into complete replies, and refuses bytes that are not a reply.
 //!
-//! The cost of a reply grows only with its length, not with the number of its pieces. The framer
-//! looks at each byte of the protocol's lines once. There is a bound to the bytes that a server can
-//! make the client keep. The parser of the crate `redis` has neither property. It starts a reply
-//! over with every piece of it. It waits without limit for the end of a line, or for as many bytes
-//! as a length promised.
+//! The framer has two properties that the parser of the crate `redis` lacks:
+//! - The cost of a reply depends only on its length, not on the number of pieces in which it
+//!   arrives. The framer reads each byte of the protocol's lines once. The parser starts a reply
+//!   again with each new piece.
+//! - The number of bytes that a server can make the client keep is bounded. The parser waits
+//!   without limit for the end of a line, or for the announced bytes.
 //!
-//! The framer knows no socket. [`Framer::accept`] takes the received bytes, and [`Framer::next`]
+//! The framer does no I/O. [`Framer::accept`] takes the received bytes, and [`Framer::next`]
 //! returns complete replies.
 
 use std::collections::VecDeque;
 
 use crate::store::redis::garbage::Garbage;
 
-/// The longest line, its end included. Errors are lines, and contain the messages of scripts.
+/// Maximum length of a line, including its end. Errors are lines, and contain messages of scripts.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// The longest line of the other types, which contain a number or less.
+/// Maximum length of a line of the other types, which contain at most a number.
 const LONGEST_NUMBER: usize = 32;
 
-/// The most values in one array, set or map. A cluster has 16,384 slots.
+/// Maximum number of values in one array, set or map. The map of a cluster has up to 16,384 slots.
 const MOST: u64 = 64 * 1024;
 
-/// The longest text, and the longest reply with its whole content, in bytes. The replies to this
-/// client have a few kilobytes; the map of a cluster may have more.
+/// Maximum length of a text, and of a reply with its whole content, in bytes. The replies to this
+/// client have a few kilobytes. The map of a cluster may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// The deepest nesting of arrays. The replies to this client go three deep.
+/// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// The buffer keeps up to this many bytes of taken replies before the rest.
+/// When the returned replies at the start of the buffer exceed this many bytes, they are removed.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.
@@ -37,28 +38,28 @@ const KEPT: usize = 16 * 1024;
 enum Position {
     /// In a line, or at its beginning.
     Line,
-    /// In a text, this many bytes before its end. The end of its line is included.
+    /// In a text. This many bytes of it are missing, including the line end after it.
     Text(u64),
 }
 
-/// Follows the replies of one connection.
+/// Finds the replies of one connection.
 #[derive(Debug)]
 pub(crate) struct Framer {
     position: Position,
-    /// The received bytes. The replies before `taken` have been taken.
+    /// The received bytes. Replies before `taken` were already returned.
     bytes: Vec<u8>,
     taken: usize,
-    /// The ends of complete replies, beyond `taken`.
+    /// The ends of complete replies not yet returned.
     ends: VecDeque<usize>,
-    /// The beginning of the open line or text.
+    /// The start of the incomplete line or text.
     open: usize,
-    /// The end of the bytes that the framer has looked at.
+    /// The end of the bytes that the framer has read.
     looked: usize,
-    /// The number of missing values at each depth.
+    /// For each level of nesting, the number of missing values.
     missing: Vec<u64>,
-    /// The length of the reply so far.
+    /// The length of the incomplete reply so far.
     length: u64,
-    /// The number of bytes that the framer has looked at individually.
+    /// The number of bytes that were examined one by one.
     #[cfg(test)]
     looked_at: u64,
 }
@@ -79,8 +80,8 @@ impl Framer {
         }
     }
 
-    /// Takes in received bytes. It must not be called after an error; the replies before the error
-    /// count.
+    /// Adds received bytes. After an error, `accept` must not be called again, but complete replies
+    /// from before the error are still valid.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
         self.make_room();
         self.bytes.extend_from_slice(bytes);
@@ -100,7 +101,7 @@ impl Framer {
         Some(&self.bytes[begin..end])
     }
 
-    /// Forgets the taken replies.
+    /// Removes the replies that were already returned.
     fn make_room(&mut self) {
         if self.taken == self.bytes.len() || KEPT < self.taken {
             let gone = std::mem::take(&mut self.taken);
@@ -117,7 +118,7 @@ impl Framer {
         self.position == Position::Line && self.open == self.bytes.len() && self.missing.is_empty()
     }
 
-    /// Looks for the end of the line.
+    /// Searches for the end of the line.
     fn in_line(&mut self) -> Result<(), Garbage> {
         let longest = self.open + self.longest_line()?;
         let within = self.bytes.len().min(longest);
@@ -135,7 +136,7 @@ impl Framer {
         self.line_ended(begin, end)
     }
 
-    /// Returns the longest length of this line, by its first byte.
+    /// Returns the maximum length of this line, according to its first byte.
     fn longest_line(&self) -> Result<usize, Garbage> {
         match self.bytes[self.open] {
             b'+' | b'-' | b'(' | b',' => Ok(LONGEST_LINE),
@@ -175,7 +176,7 @@ impl Framer {
         ))
     }
 
-    /// Reads a complete line.
+    /// Interprets a complete line.
     fn line_ended(&mut self, begin: usize, end: usize) -> Result<(), Garbage> {
         let (kind, rest) = (self.bytes[begin], &self.bytes[begin + 1..end - 2]);
         let length = match kind {
@@ -214,7 +215,8 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // The value with these attributes follows.
+            // RESP3 attributes come before the value that they describe, so that value is missing,
+            // too.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -226,7 +228,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Looks for the end of a text with `left` missing bytes.
+    /// Reads further bytes of a text of which `left` bytes are missing.
     fn in_text(&mut self, left: u64) -> Result<(), Garbage> {
         let come = &self.bytes[self.looked..];
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(come.len());
@@ -257,14 +259,14 @@ impl Framer {
 
     fn grow(&mut self, by: u64) -> Result<(), Garbage> {
         self.length += by;
-        // The longest text has its own line before it, and an end.
+        // A text of the maximum length also has a line before it, and a line end.
         if LONGEST + 64 < self.length {
             return Err(Garbage(format!("a reply of more than {LONGEST} bytes")));
         }
         Ok(())
     }
 
-    /// Completes a value, and with it perhaps the values around it.
+    /// Completes a value, and each outer value of which it is the last part.
     fn value_ended(&mut self) {
         while let Some(missing) = self.missing.last_mut() {
             *missing -= 1;
@@ -278,7 +280,7 @@ impl Framer {
     }
 }
 
-/// Reads a length. `None` is for `-1`, a missing value.
+/// Parses a length. Returns `None` for `-1`, which stands for a missing value.
 fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     if digits == b"-1" {
         return Ok(None);

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::redis::wire::replies;
 
-/// Returns the bytes that come out of a stream, and the verdict. The stream comes in pieces of
-/// these lengths, again and again.
+/// Sends a stream through the framer, in pieces of these lengths, which repeat. Returns the bytes
+/// of the complete replies, the error, and the framer.
 fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
     let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
     for piece in pieces.iter().cycle() {
@@ -66,8 +66,8 @@ fn replies_of_every_type_pass() {
     }
 }
 
-/// Fails if the framer waits for something that no server sends: the caller would wait with it,
-/// and its memory would grow.
+/// Fails if the framer waits for the rest of an invalid reply. The caller would wait with it, and
+/// memory use would grow.
 #[test]
 fn invalid_replies_are_refused_immediately() {
     let endless = [b"+".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
@@ -125,8 +125,8 @@ fn replies_of_the_maximum_length_pass() {
     assert!(whole(deep.as_bytes()));
 }
 
-/// Fails if a byte is looked at again because more has come: a long reply in small pieces would
-/// cost the square of its length.
+/// Fails if the framer reads a byte again when more bytes arrive. A long reply in small pieces
+/// would then cost the square of its length.
 #[test]
 fn every_byte_is_read_once() {
     let line = [vec![b'+'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
@@ -144,7 +144,7 @@ fn every_byte_is_read_once() {
     }
 }
 
-/// Generates a reply, or nearly one.
+/// Generates a valid reply, or a nearly valid one.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         "[+:,(-][a-z0-9 \n-]{0,12}\r\n".prop_map(String::into_bytes),
@@ -162,9 +162,9 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Fails if the pieces of a reply make a difference, or if a part of a line is passed on. Also
-    /// fails if the framer refuses a reply that the crate's parser accepts, or if the two read it
-    /// differently.
+    /// Fails if the outcome depends on the pieces into which a reply is split, or if the framer
+    /// returns an incomplete line. Also fails if the framer refuses a reply that the crate's parser
+    /// accepts, or if the two parsers differ.
     #[test]
     fn replies_may_be_split_anywhere(
         replies in prop::collection::vec(reply(), 1..6),

@@ -1,4 +1,4 @@
-//! The process and the library of a connection, for `CLIENT LIST`.
+//! Names the process and the library of a connection, for `CLIENT LIST`.
 
 use std::sync::LazyLock;
 
@@ -6,16 +6,16 @@ use redis::{Cmd, cmd};
 
 use crate::host::host;
 
-/// Name and version of the library on the server (`CLIENT SETINFO`, Redis 7.2).
+/// Name and version of the library, for the server (`CLIENT SETINFO`, Redis 7.2).
 const LIBRARY: (&str, &str) = ("leasehold", env!("CARGO_PKG_VERSION"));
 
-/// `leasehold:host:pid`, the same process that a lock's value names.
+/// `leasehold:host:pid`. Host and pid are those in a lock's value.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let host: String = host().chars().map(shown).collect();
     format!("leasehold:{host}:{}", std::process::id())
 });
 
-/// Replaces white space and characters outside ASCII, which a server does not accept.
+/// Replaces white space and characters outside ASCII, which a server refuses in names.
 fn shown(character: char) -> char {
     if character.is_ascii_graphic() {
         character

@@ -1,7 +1,8 @@
-//! One connection's bytes: requests go out in their order, and answers come in the same order.
+//! Moves the bytes of one connection. Requests are sent in order, and answered in the same order.
 //!
 //! The thread that polls the store moves the bytes. So a thread with a request writes it to the
-//! socket itself, without waking another thread. The thread that is notified of an answer reads it.
+//! socket without waking another thread. The thread that is notified of an answer reads that
+//! answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,7 +20,7 @@ use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::garbage::Garbage;
 use crate::store::socket::Wire;
 
-/// The most bytes of one read.
+/// Maximum number of bytes of one read.
 const PIECE: usize = 16 * 1024;
 
 /// A stream of bytes in both directions.
@@ -31,17 +32,17 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 pub(crate) struct Line {
     stream: Box<dyn Duplex>,
     wire: Arc<Wire>,
-    /// The bytes to send, from `written` on.
+    /// The bytes to send. Those before `written` have been sent.
     out: Outgoing,
     written: usize,
     flushed: bool,
     framer: Framer,
     piece: Box<[u8]>,
-    /// The pipelines with missing answers, oldest first.
+    /// The pipelines that lack answers, oldest first.
     unanswered: VecDeque<Answers>,
     /// Messages that the server sent without a request.
     pushes: VecDeque<PushInfo>,
-    /// The reason for the end of the connection.
+    /// The reason why the connection has ended.
     ended: Option<RedisError>,
 }
 
@@ -67,12 +68,12 @@ impl Line {
         }
     }
 
-    /// Returns the socket, on which any thread can wait for answers.
+    /// Returns the socket on which answers arrive.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
 
-    /// Returns the reason for the end of the connection, if it has ended.
+    /// Returns the reason why the connection has ended, or `None` if it has not.
     pub(crate) fn ended(&self) -> Option<&RedisError> {
         self.ended.as_ref()
     }
@@ -86,7 +87,7 @@ impl Line {
         &mut self.out
     }
 
-    /// Sends the commands in the buffer at the next [`poll`](Self::poll), and expects an answer to
+    /// Schedules the commands in the buffer for the next [`poll`](Self::poll). Expects an answer to
     /// each.
     pub(crate) fn send(&mut self) {
         let expected = self.out.take_count();
@@ -96,17 +97,18 @@ impl Line {
         });
     }
 
-    /// Writes the pending commands, and reads what has arrived.
+    /// Writes the pending commands, and reads the bytes that have arrived.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_none() {
             let written = self.write(cx);
-            // Answers that came before the connection broke still count.
+            // The connection is read even if the write failed, because answers from before the
+            // failure count.
             let read = self.read(cx);
             self.ended = written.and(read).err();
         }
     }
 
-    /// Returns the answers to the oldest pipeline, once all have come.
+    /// Returns the answers to the oldest pipeline, if all have arrived.
     pub(crate) fn take_answers(&mut self) -> Option<Vec<Value>> {
         let front = self.unanswered.front()?;
         if front.come.len() < front.expected {
@@ -119,8 +121,8 @@ impl Line {
         self.pushes.pop_front()
     }
 
-    /// Sends these commands after those in the buffer, and waits for the answers. Only for a line
-    /// without pending pipelines.
+    /// Sends these commands after those in the buffer, and waits for all answers. Must only be
+    /// called if no pipeline is pending.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         for question in questions.cmd_iter() {
             self.out.add(question);
@@ -176,13 +178,13 @@ impl Line {
                 return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
             }
             let accepted = self.framer.accept(piece.filled());
-            // The replies before the garbage still count.
+            // Replies before the invalid bytes still count.
             self.take_in()?;
             accepted.map_err(Garbage::refused)?;
         }
     }
 
-    /// Takes the complete replies from the framer.
+    /// Takes complete replies out of the framer.
     fn take_in(&mut self) -> Result<(), RedisError> {
         while let Some(reply) = self.framer.next() {
             match replies::read(reply)? {
@@ -201,7 +203,7 @@ impl Line {
     }
 }
 
-/// True for the kinds of push that answer a command.
+/// True if a push of this kind is the answer to a command.
 fn is_reply(kind: &PushKind) -> bool {
     matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
 }

@@ -1,4 +1,4 @@
-//! The first commands on a connection: the protocol, the credentials, the database, the name.
+//! The first commands on a connection, which set the protocol, credentials, database and name.
 
 use redis::{Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisError, Value, cmd};
 use tokio::time::Instant;
@@ -68,8 +68,9 @@ async fn try_login(
     let answers = line.ask(&commands).await?;
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
-        // A server that does not know the names, or does not permit them, works nevertheless. With
-        // RESP2 they are the first commands that need a password.
+        // The connection works even if the server does not know the commands for names, or does not
+        // permit them. But without credentials in RESP2, they are the first commands, and report
+        // that a password is needed.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })
@@ -91,7 +92,7 @@ fn hello(user: Option<&str>, password: Option<&str>) -> Cmd {
     hello
 }
 
-/// True if the server has only the older protocol.
+/// True if the server supports only the older protocol, RESP2.
 pub(crate) fn speaks_no_resp3(error: &RedisError) -> bool {
     error.code() == Some("NOPROTO") || reports(error, "unknown command")
 }

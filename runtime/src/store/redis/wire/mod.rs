@@ -1,11 +1,12 @@
-//! Talks to one server: opens a connection, moves bytes, cuts replies.
+//! Communicates with one server.
 //!
-//! - [`server`] is a server's address and credentials. [`tls`] has its certificates.
+//! - [`server`] is a server's address and credentials. [`tls`] applies the pool's certificates.
 //! - [`open`] opens a socket, [`login`] logs in, and [`introduction`] names the connection.
 //!   [`connect`] opens a connection and sets it up.
 //! - [`connection`] is a connection in use. It has the pending exchanges, and detects a silent
 //!   connection.
-//! - [`line`] moves the bytes of a connection, and [`framer`] and [`replies`] read replies.
+//! - [`line`] moves the bytes of a connection. [`framer`] splits them into replies, and [`replies`]
+//!   parses the replies.
 
 pub(crate) mod connect;
 pub(crate) mod connection;

@@ -1,11 +1,11 @@
-//! Reads complete replies.
+//! Parses complete replies.
 
 use redis::{RedisResult, Value, parse_redis_value};
 
 /// Returns the value of a reply.
 ///
-/// The scripts answer with numbers, texts and lists. The parser of the crate `redis` reads
-/// everything else that a server sends.
+/// Parses numbers, texts and lists itself, because the scripts return only those. Leaves all other
+/// replies to the parser of the crate `redis`.
 pub(crate) fn read(reply: &[u8]) -> RedisResult<Value> {
     match usual(reply) {
         Some((value, [])) => Ok(value),
@@ -13,7 +13,8 @@ pub(crate) fn read(reply: &[u8]) -> RedisResult<Value> {
     }
 }
 
-/// Returns the first value, and the bytes after it.
+/// Returns the first value, and the bytes after it. `None` for types that the scripts do not
+/// return.
 fn usual(bytes: &[u8]) -> Option<(Value, &[u8])> {
     let (kind, bytes) = bytes.split_first()?;
     let end = bytes.iter().position(|byte| *byte == b'\r')?;

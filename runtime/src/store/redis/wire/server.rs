@@ -1,4 +1,4 @@
-//! A server's address, and the settings of its connections.
+//! A server's address, and the settings for connections to it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads a URL and the options after its `?`.
+    /// Parses a URL and the options after its `?`.
     pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
             (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
@@ -33,7 +33,7 @@ impl Server {
             (&["replicas"], &[])
         };
         query.finish(known, left)?;
-        // The path appears in messages, so it must not contain the end of a password.
+        // Messages show the path, so it must not contain a part of a password.
         if base.starts_with("redis+unix:") && base.contains('@') {
             return Err(LockError::config(
                 "the URL of a Unix socket has credentials before its path; write redis+unix:///path?user=…&pass=…, and %40 for \
@@ -41,7 +41,8 @@ impl Server {
             ));
         }
         let url = format!("{base}{}", query.rest());
-        // The crate's text may quote a part of the URL, and with it the password.
+        // The crate's error is dropped, because it may quote a part of the URL, and with it the
+        // password.
         let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
                 "the lock store's URL is invalid; write redis://[user:password@]host[:port][/db] \
@@ -62,7 +63,7 @@ impl Server {
         })
     }
 
-    /// Returns the same server, with these certificates.
+    /// Returns the same server with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         #[cfg(feature = "tls")]
         let info = tls.apply(self.info)?;
@@ -116,14 +117,14 @@ impl Server {
         }
     }
 
-    /// Returns the server at `address`, with the settings of this one.
+    /// Returns a server at `address` with the same settings.
     fn at(&self, address: ConnectionAddr) -> Self {
         let mut server = self.clone();
         server.info = self.info.clone().set_addr(address);
         server
     }
 
-    /// Returns the server at `endpoint`, with the settings of this one.
+    /// Returns a server at `endpoint` with the same settings.
     pub(crate) fn elsewhere(&self, endpoint: &Endpoint) -> Self {
         let Endpoint { host, port } = endpoint;
         let address = match self.info.addr() {
@@ -155,7 +156,7 @@ impl Server {
         })
     }
 
-    /// Returns the server's address as it stands in a URL.
+    /// Returns the server's address in the form that a URL has.
     pub(crate) fn address(&self) -> String {
         match self.endpoint() {
             Some(Endpoint { host, port }) => authority(&host, port),
@@ -163,11 +164,11 @@ impl Server {
         }
     }
 
-    /// Describes what to check if a server is silent.
+    /// Describes what an operator should check if the server is silent.
     pub(crate) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
-            // A server without TLS takes the handshake for the start of a command, and waits for
-            // the rest.
+            // A server without TLS takes the handshake for an incomplete command, and waits for
+            // more.
             ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
             _ => "it is up and reachable",
         }
@@ -178,8 +179,8 @@ impl Server {
     }
 }
 
-/// Returns the host at `address` if others on the network can read the connection: without TLS, and
-/// not on this machine.
+/// Returns the host in `address` if other parties on the network can read the connection: it has no
+/// TLS, and leads to another machine.
 fn readable(address: &ConnectionAddr) -> Option<String> {
     let ConnectionAddr::Tcp(host, _) = address else {
         return None;

@@ -12,8 +12,8 @@ use crate::error::LockError;
 use crate::store::tls::{Proof, Tls, misread};
 
 impl Tls {
-    /// Returns `info` with these certificates. The server's certificate and name are verified in
-    /// any case, unless a given configuration does not.
+    /// Returns `info` with these certificates. The server's certificate and name are always
+    /// verified.
     pub(crate) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             self.refuse()?;
@@ -38,8 +38,7 @@ impl Tls {
         Ok(client.get_connection_info().clone())
     }
 
-    /// Performs the handshake with the server at the other end of `stream`. The server must prove
-    /// that it is `host`.
+    /// Performs the TLS handshake over `stream`. The server must prove that it is `host`.
     pub(crate) async fn reach<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,

@@ -1,4 +1,5 @@
-//! The threads that may call: plain threads, `spawn_blocking`, and workers of a runtime.
+//! The threads that may make a blocking call: plain threads, `spawn_blocking`, threads of rayon,
+//! and workers of a runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +13,18 @@ use leasehold_tests::probe::Probe;
 use leasehold_tests::recorder::Recorder;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tokio::runtime::Builder;
 
 use super::{LONG, Result, TTL, connect, on_a_thread, where_blocking_is_allowed};
 
-/// Time given to a second call to begin its wait.
+/// Time given to a second call to begin waiting for the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     a_thread_without_a_runtime,
     a_thread_of_spawn_blocking,
+    threads_of_rayon,
     a_worker_beside_another,
     the_only_thread_of_a_runtime,
     threads_lose_no_update,
@@ -33,7 +36,7 @@ fn locked(pool: &LockPool, probe: &dyn Probe) -> Result<bool> {
     Ok(probe.exists("k"))
 }
 
-/// Takes and releases the lock in every way.
+/// Takes and releases the lock with each blocking method.
 fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
     assert_eq!(locked(pool, probe), Ok(true));
     let request = || pool.lock("k").ttl(TTL).wait(LONG);
@@ -44,7 +47,7 @@ fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
     let second = second.map(drop).expect_err("held by the first");
     assert!(second.is_contention(), "{second}");
     guard.release_blocking().expect("still held");
-    // A call that waits is woken by a release in another process.
+    // A waiting call is woken by a release in another process.
     let guard = other.lock("k").ttl(TTL).wait(LONG).acquire_blocking();
     let guard = guard.expect("free");
     let release = thread::spawn(move || {
@@ -70,6 +73,29 @@ async fn a_thread_of_spawn_blocking(store: &Store) {
     where_blocking_is_allowed(move || every_way(&pool, &other, &*probe)).await;
 }
 
+/// Fails if a thread of rayon does not get its results, or if two such threads are inside a lock
+/// together.
+async fn threads_of_rayon(store: &Store) {
+    const CALLS: u64 = 12;
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let probe = Arc::clone(&store.probe);
+    let shared = Arc::new(Shared::default());
+    let of_calls = Arc::clone(&shared);
+    on_a_thread(move || {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(4).build();
+        threads.expect("threads start").install(|| {
+            every_way(&pool, &other, &*probe);
+            (0..CALLS)
+                .into_par_iter()
+                .try_for_each(|_| add_one(&pool, &of_calls))
+                .expect("its turn comes");
+        });
+    })
+    .await;
+    shared.recorder.verify();
+    assert_eq!(shared.number.load(Ordering::Relaxed), CALLS);
+}
+
 /// Fails if a blocking call hangs on a worker of a runtime.
 async fn a_worker_beside_another(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -86,7 +112,7 @@ async fn the_only_thread_of_a_runtime(store: &Store) {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async move {
             let (pool, other) = (pool.await, other.await);
-            // With this call, the runtime begins to listen for the answers of both pools.
+            // This call makes the runtime listen for the answers of both pools.
             for pool in [&pool, &other] {
                 let guard = pool.lock("warm").ttl(TTL).wait(LONG).acquire().await;
                 guard.expect("free").release().await.expect("held");
@@ -156,8 +182,8 @@ async fn threads_lose_no_update(store: &Store) {
     assert_eq!(shared.number.load(Ordering::Relaxed), 8 * TIMES);
 }
 
-/// Fails if the tests above do not detect a parked thread that waits for its own task to yield, or
-/// a lock that its holder does not have alone.
+/// Fails if the tests above do not detect two bugs: a parked thread that waits until its own task
+/// yields, and a lock that is not exclusive.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn threads_that_hang_are_found() {

@@ -1,4 +1,4 @@
-//! Ends of blocking bodies: each frees the lock.
+//! The ways in which a blocking body can end. Each of them releases the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;

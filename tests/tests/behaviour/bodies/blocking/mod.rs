@@ -1,5 +1,5 @@
-//! Tests of calls that park their thread: functions that are not async, `acquire_blocking`,
-//! `run_blocking` and `release_blocking`.
+//! Tests of calls that block their thread while they wait: synchronous functions,
+//! `acquire_blocking`, `run_blocking` and `release_blocking`.
 
 mod callers;
 mod endings;
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(60);
-/// Maximum wait for a lock that will come free.
+/// Maximum wait for a lock that another call will release.
 const LONG: Duration = Duration::from_secs(50);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -29,14 +29,14 @@ type Result<T = ()> = std::result::Result<T, LockError>;
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = oneshot::channel();
     thread::spawn(move || {
-        // The test may have failed meanwhile.
+        // An error is ignored, because the test may have failed meanwhile.
         let _ = done.send(work());
     });
     let ended = wait::within("the thread", HANG, ended).await;
     ended.expect("no panic")
 }
 
-/// Runs `work` on a thread that may block, of the test's runtime.
+/// Runs `work` on a thread of the test's runtime that may block.
 async fn where_blocking_is_allowed<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
@@ -44,7 +44,7 @@ async fn where_blocking_is_allowed<T: Send + 'static>(
     ended.expect("no panic")
 }
 
-/// Connects a separate pool. Unlike [`Store::pool`], the future borrows nothing.
+/// Connects a separate pool. Unlike the future of [`Store::pool`], this future borrows nothing.
 fn connect(store: &Store) -> impl Future<Output = LockPool> + Send + use<> {
     let builder = LockPool::builder()
         .url(&store.url)
@@ -53,7 +53,7 @@ fn connect(store: &Store) -> impl Future<Output = LockPool> + Send + use<> {
     wait::connected(builder)
 }
 
-/// A value that shows if it was dropped: nobody else then has the `Arc`.
+/// Returns a value, and a function that returns true once the value is dropped.
 fn value() -> (Arc<()>, impl Fn() -> bool) {
     let value = Arc::new(());
     let weak = Arc::downgrade(&value);

@@ -31,13 +31,14 @@ fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
 
 #[distributed_lock(key = "k", ttl = "20s", wait = "50s", pool = pool)]
 fn alone(pool: &LockPool) -> Result<bool> {
-    // A thread that the body starts is not inside its lock.
+    // A thread that the body has started is not inside the body's lock.
     let other = pool.clone();
     let outside = thread::spawn(move || other.is_held("k"));
     Ok(pool.is_held("k") && !outside.join().expect("no panic"))
 }
 
-/// Fails if a nested blocking call waits for its own lock, or takes it again.
+/// Fails if a nested blocking call waits for a lock that its own call path holds, or takes that
+/// lock again.
 async fn a_nested_call_enters_or_is_refused(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {
@@ -58,7 +59,7 @@ async fn a_nested_call_enters_or_is_refused(store: &Store) {
     .await;
 }
 
-/// Fails if the call path of an async body does not reach the blocking calls in it.
+/// Fails if the call path of an async body is not passed on to the blocking calls in the body.
 async fn an_async_body_has_blocking_calls(store: &Store) {
     let pool = store.pool().await;
     let inner = pool.clone();
@@ -75,7 +76,7 @@ async fn an_async_body_has_blocking_calls(store: &Store) {
     assert_eq!(entered.expect("it enters").len(), 2);
 }
 
-/// Fails if a blocking call waits for a permit that only its own thread could return.
+/// Fails if a blocking call waits for a permit that only a branch on the same thread could return.
 async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
     let pool = store.pool().await;
     let inner = pool.clone();
@@ -99,7 +100,7 @@ async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
     );
 }
 
-/// Fails if a task that runs while a blocking body waits enters the lock of that body.
+/// Fails if another task, which runs while a blocking body waits, enters the lock of that body.
 async fn another_task_on_the_thread_is_outside(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {
@@ -116,7 +117,7 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
         let ended = request.run_blocking(|| {
             start.send(()).expect("the task waits");
             let ended = runtime.block_on(task).expect("no panic");
-            // The body itself is inside, also in its own `block_on`.
+            // The body itself is inside, even in its own `block_on`.
             assert!(runtime.block_on(async { is_held("k") }));
             ended
         });
@@ -128,7 +129,8 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
     .await;
 }
 
-/// Fails if the test above does not detect a path that belongs to the thread.
+/// Fails if the test above does not detect a bug: a call path that belongs to the thread instead of
+/// the task.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn foreign_tasks_inside_are_found() {

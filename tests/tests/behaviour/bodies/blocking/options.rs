@@ -64,7 +64,7 @@ fn sweeps(pool: &LockPool) -> Result<bool> {
     Ok(pool.is_held("least"))
 }
 
-/// Fails if the lock of a blocking function does not stay for the time after its work.
+/// Fails if the lock of a blocking function is not held for the requested time after its work.
 async fn a_lock_is_kept_after_the_work(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let ended = on_a_thread(move || (pays(&pool), sweeps(&pool))).await;
@@ -89,7 +89,7 @@ fn orders(pool: &LockPool, cart: u32, runs: &AtomicU32) -> Result<u32> {
     Ok(cart + u32::from(pool.is_held("order")))
 }
 
-/// Fails if a blocking function with `replay` runs twice, or its result counts for another request.
+/// Fails if a blocking function with `replay` runs twice, or if its result answers another request.
 async fn a_later_call_gets_the_result(store: &Store) {
     let pool = store.pool().await;
     let runs = Arc::new(AtomicU32::new(0));
@@ -106,7 +106,7 @@ async fn a_later_call_gets_the_result(store: &Store) {
     assert_eq!((first, second), (Ok(8), Ok(8)));
     assert!(third.is_err_and(|error| error.is_mismatch()));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    // The calls are inside of the watching future.
+    // The blocking calls run while the future of `watch_replays` is polled.
     let watched = watch_replays(async { orders(&pool, 7, &runs) }).await;
     assert_eq!(watched, (Ok(8), true));
 }

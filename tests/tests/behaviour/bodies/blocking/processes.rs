@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Cargo builds examples beside the tests of the workspace, but does not pass their path to them.
+/// Returns the path of an example. Cargo builds the examples together with the tests of the
+/// workspace, but does not pass their paths to the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let profile = test.ancestors().nth(2).expect("target/<profile>/deps");
@@ -24,7 +25,8 @@ fn output(name: &str) -> String {
     text
 }
 
-/// Fails if a `main` without a runtime cannot lock, or if two of its threads are inside together.
+/// Fails if a `main` without a runtime cannot lock, or if two of its threads are inside the lock
+/// together.
 #[test]
 fn main_without_a_runtime() {
     let text = output("blocking");
@@ -34,7 +36,7 @@ fn main_without_a_runtime() {
         3,
         "{text}"
     );
-    // Between a beginning and its end there is no other beginning.
+    // Between the beginning and the end of a section, no other section begins.
     for pair in lines.chunks_exact(2).take(3) {
         assert!(
             pair[0].contains("begins") && pair[1].contains("is written"),

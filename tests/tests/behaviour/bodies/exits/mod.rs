@@ -1,5 +1,5 @@
-//! Tests of every way in which an annotated function can end, 100 times each in each of three
-//! environments.
+//! Tests of every way in which an annotated function can end. Each way is run 100 times in each of
+//! three environments.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,13 +33,13 @@ pub(crate) use ways::Way;
 const TIMES: u32 = 100;
 /// Number of concurrent runs.
 const THREADS: u32 = 10;
-/// Longer than any way out takes.
+/// Longer than any of these ways takes.
 const HANG: Duration = Duration::from_secs(30);
-/// Time for which another holder's lock must stay untouched: longer than the test.
+/// Time for which another holder's lock must stay untouched. It is longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// Time after which a key must be free when its holder is gone. The ttl is far longer, or already
-/// over.
+/// Time limit for a key to become free after the end of its holder. The ttl is far longer, or
+/// already over.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// The store of the locks, and a probe of these locks.
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Returns the builder of a pool with a long `io_timeout`. A busy machine may delay the
-    /// answers, and no test in this folder has an outage.
+    /// answers, and no test in this folder includes an outage.
     fn pool(&self) -> LockPoolBuilder {
         LockPool::builder().url(&self.url).io_timeout(NO_OUTAGE)
     }
@@ -73,8 +73,8 @@ pub(crate) struct Case {
     pub(crate) entered: Notify,
     /// A time before the call.
     began: Instant,
-    /// One entry for each ended body: true if the key still existed while the body's destructors
-    /// ran.
+    /// One entry for each ended body. The entry is true if the key still existed while the body's
+    /// destructors ran.
     held_at_end: Mutex<Vec<bool>>,
 }
 
@@ -200,7 +200,7 @@ fn expect_end(way: Way, panicked: bool) {
 
 fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<Runtime>) {
     let what = format!("{} ({surrounding:?})", case.key);
-    // On a busy machine, the answer to a release may come after the time for which the call waits.
+    // On a busy machine, the call may return before the answer to its release.
     let answered = case.began.elapsed() < RELEASE;
     if way.leaves_another_holder() {
         assert!(
@@ -232,7 +232,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
     drop(runtime);
 }
 
-/// Generates a test for each way out of functions with locks in `$store`.
+/// Generates a test for each of these ends of functions, with the locks in `$store`.
 macro_rules! ways_out {
     ($store:expr $(, $name:ident: $way:ident)* $(,)?) => {
         $crate::bodies::exits::ways_out! {

@@ -1,4 +1,4 @@
-//! Every way out of an annotated function, with the locks in a real PostgreSQL.
+//! Every way in which an annotated function can end, with the locks in a real PostgreSQL.
 
 use std::sync::{Arc, LazyLock};
 

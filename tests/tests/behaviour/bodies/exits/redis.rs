@@ -1,4 +1,4 @@
-//! Every way out of an annotated function, with the locks in a real Redis.
+//! Every way in which an annotated function can end, with the locks in a real Redis.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -30,7 +30,7 @@ ways_out! {
     the_lock_is_stolen: Stolen,
 }
 
-/// A killed process frees its lock by its ttl, also with a watchdog.
+/// The lock of a killed process becomes free when its ttl ends, even with a watchdog.
 #[test]
 fn the_process_is_killed() {
     const TTL: Duration = Duration::from_millis(500);
@@ -46,7 +46,8 @@ fn the_process_is_killed() {
 }
 
 /// Returns a worker inside its lock, and the time at which its lease ends unless it is renewed. On
-/// a busy machine, a short lease may end before its body begins. Then another worker is started.
+/// a busy machine, a short lease may end before its body begins. In this case, another worker is
+/// started.
 fn entered(job: &Job) -> (Worker, u64) {
     for _ in 0..20 {
         let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), job);
@@ -74,7 +75,8 @@ fn killed(key: &str, ttl: Duration, watchdog: bool) {
     let (mut worker, deadline) = entered(&job);
     assert!(probe.exists(key) || deadline <= clock::now());
     worker.process().kill();
-    // Fails if a lock is set without an expiry, or renewed by a client that does not hold it.
+    // Fails if a lock is set without an expiry, or is renewed by a client that does not hold the
+    // lock.
     let excuse = Excuse::begin();
     let took = wait::until(key, LONG, || probe.take(key, LONG));
     let most = ttl + Duration::from_millis(200) + excuse.so_far();

@@ -1,4 +1,4 @@
-//! Every way out of an annotated function, with the locks on a quorum of real servers.
+//! Every way in which an annotated function can end, with the locks on a quorum of real servers.
 
 use std::sync::{Arc, LazyLock};
 

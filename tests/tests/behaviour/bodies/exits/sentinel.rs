@@ -1,4 +1,5 @@
-//! Every way out of an annotated function, with the locks behind a real Sentinel.
+//! Every way in which an annotated function can end, with the locks on a master that a real
+//! Sentinel names.
 
 use std::sync::{Arc, LazyLock};
 

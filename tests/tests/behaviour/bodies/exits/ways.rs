@@ -35,7 +35,7 @@ impl Way {
         self == Self::Panic
     }
 
-    /// True if the release is done when the function returns.
+    /// True if the function returns only after the release.
     pub(crate) fn awaits_its_release(self) -> bool {
         matches!(
             self,
@@ -48,18 +48,19 @@ impl Way {
         matches!(self, Self::Stolen | Self::Outlived)
     }
 
-    /// True if the key exists while the body's destructors run. `None` if there may be no body.
+    /// True if the key exists while the body's destructors run. `None` if the body may not have
+    /// begun.
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
-            // The lease is over or nearly over, or belongs to another holder.
+            // The lease is over or nearly over, or another holder has the key.
             Self::Expired | Self::Stolen | Self::Outlived => Some(false),
             _ => Some(true),
         }
     }
 }
 
-/// Calls the annotated function and ends the call in this way.
+/// Calls the annotated function and ends the call as `way` specifies.
 pub(crate) async fn leave(way: Way, case: Arc<Case>) {
     match way {
         Way::LastExpression => assert_eq!(last_expression(case).await, Ok(7)),
@@ -132,7 +133,7 @@ async fn question_mark(case: Arc<Case>) -> Result<u32, Failure> {
     pending().await
 }
 
-/// The witness is an argument of the function, so its destructor runs with the arguments instead of
+/// The witness is an argument of the function. So its destructor runs with the arguments instead of
 /// the body's variables.
 #[distributed_lock(key = "<case.key>", ttl = "20s", pool = case.pool)]
 async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockError> {
@@ -174,7 +175,7 @@ async fn is_stolen(case: Arc<Case>) -> Result<u32, LockError> {
     pending().await
 }
 
-/// Releases only after another holder has taken the key, and then returns.
+/// Returns only after the lease has ended and another holder has taken the key.
 #[distributed_lock(key = "<case.key>", ttl = "100ms", on_lost = "continue", pool = case.pool)]
 async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
@@ -184,7 +185,8 @@ async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// Repeats the call until a body has begun. On a busy machine, a short lease may end before that.
+/// Repeats the call until a body has begun. On a busy machine, a short lease may end before its
+/// body begins.
 async fn begun(
     case: &Arc<Case>,
     call: impl AsyncFn(Arc<Case>) -> Result<u32, LockError>,
@@ -226,7 +228,8 @@ async fn plain_drop(case: Arc<Case>) {
     drop(call);
 }
 
-/// Drops the call after its first poll, which may be before, during or after the grant of the lock.
+/// Drops the call after its first poll. This drop may be before, during or after the grant of the
+/// lock.
 async fn dropped_while_acquiring(case: Arc<Case>) {
     let mut call = Box::pin(stays(case));
     poll_fn(|context| {
@@ -237,7 +240,7 @@ async fn dropped_while_acquiring(case: Arc<Case>) {
     drop(call);
 }
 
-/// Drops the call while another holder has the lock. Then the other holder releases it.
+/// Drops the call while another holder has the lock. Then the other holder releases the lock.
 async fn dropped_while_queueing(case: Arc<Case>) {
     assert!(case.probe.take(&case.key, FOREIGN));
     let call = queues(Arc::clone(&case));

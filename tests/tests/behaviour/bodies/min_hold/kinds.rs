@@ -20,7 +20,7 @@ on_every_store_of_leases! {
     at_least_limits_the_rate_of_permits,
 }
 
-// etcd has no shared locks.
+// etcd has no shared locks, so their tests are missing here.
 on_etcd! {
     all_of_several_keys_stay,
     at_least_counts_from_the_last_of_several_keys,
@@ -69,7 +69,7 @@ async fn at_least_counts_from_the_last_of_several_keys(store: &Store) {
     }
 }
 
-/// Fails if a shared lock that stays held lets a writer in, or keeps a reader out.
+/// Fails if a shared lock that `min_hold` keeps held lets a writer in, or keeps a reader out.
 async fn a_share_keeps_writers_out(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let start = Instant::now();
@@ -101,8 +101,8 @@ async fn a_downgraded_lock_stays_as_a_share(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if the permit is free before its time. Also fails if a refused call gets a `retry_after`
-/// beyond that time.
+/// Fails if a permit is returned before `min_hold` has passed. Also fails if a refused call gets a
+/// later `retry_after` than that.
 async fn a_permit_stays_in_use(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let permit = |pool: &LockPool| request(pool, "k").permits(1);

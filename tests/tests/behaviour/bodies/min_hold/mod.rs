@@ -1,4 +1,5 @@
-//! Tests of `min_hold`: a lock stays held for a time from the body's start, whatever the result.
+//! Tests of `min_hold`: a lock stays held for at least this time from the body's start, for any
+//! result.
 
 mod kinds;
 mod neighbours;
@@ -11,10 +12,10 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than an empty body takes.
+/// The `min_hold` of these tests. It is longer than an empty body takes.
 const MIN_HOLD: Duration = Duration::from_millis(800);
-/// The least time between two calls. It is shorter than `MIN_HOLD`, because the first call learns
-/// of its lock a moment after the time has begun.
+/// The least time between two calls. It is shorter than `MIN_HOLD`, because the store starts
+/// `min_hold` a moment before the first call gets its lock.
 const NEARLY: Duration = Duration::from_millis(600);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
@@ -37,14 +38,14 @@ async fn comes_free(store: &Store, key: &str, start: Instant, min_hold: Duration
     );
 }
 
-/// Fails unless `key` becomes free long before `later`, the time for which it would wrongly stay
-/// held.
+/// Fails unless `key` becomes free long before `later`. With the bug that the test looks for, the
+/// key would stay held until `later`.
 async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration) {
     wait::until_async(key, later / 2, || !store.probe.exists(key)).await;
     assert!(start.elapsed() < later, "the machine was too busy");
 }
 
-/// Returns the time after which a refused call may try again.
+/// Returns the time after which the store suggests to retry a refused call.
 #[track_caller]
 fn retry_after<T: std::fmt::Debug>(ended: Result<T, LockError>) -> Duration {
     match ended {

@@ -46,13 +46,14 @@ async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let ((), here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - start, here.max(there) - start);
     assert!(MIN_HOLD <= first, "in after {first:?}");
-    // A busy machine adds some delay. A missed poll would add the rest of the ttl.
+    // A busy machine adds some delay, but far less than the rest of the ttl, which a missed poll
+    // would add.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if the process passes the lock to its next call before the time is over, after a release
-/// or after a drop.
+/// Fails if the process passes the lock to its next call before `min_hold` has passed, after a
+/// release or after a drop.
 async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
     let pool = store.pool().await;
     let waits = async |drops: bool| {
@@ -66,7 +67,7 @@ async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
         Ok::<_, LockError>(at)
     };
     for drops in [false, true] {
-        // Other calls already wait before the second and the third call get the lock.
+        // Other calls already wait when the second call and the third call get the lock.
         let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
         let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
         let mut times = [first, second, third];
@@ -78,8 +79,8 @@ async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
     }
 }
 
-/// Fails if a nested call makes the lock stay, because only the call that took the lock decides
-/// that.
+/// Fails if the `min_hold` of a nested call keeps the lock held, because only the call that took
+/// the lock decides that.
 async fn a_nested_call_does_not_make_the_lock_stay(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();

@@ -32,7 +32,7 @@ on_every_store_of_leases! {
     an_impossible_at_least_is_refused,
 }
 
-// etcd does not report when a lock ends.
+// etcd does not report the end of a lock, so tests of `retry_after` are missing here.
 on_etcd! {
     a_longer_body_is_released_as_usual,
     the_later_of_cooldown_and_min_hold_counts,
@@ -86,7 +86,8 @@ async fn returns_nothing(pool: &LockPool) {
     tokio::task::yield_now().await;
 }
 
-/// Fails if the lock is free before its time, or if a call gets in or gets a wrong `retry_after`.
+/// Fails if the lock is free before `min_hold` has passed, or if another call gets in or gets a
+/// wrong `retry_after`.
 async fn the_lock_stays_after_any_result(store: &Store) {
     use Ending::{Fails, IsDropped, Panics, Succeeds};
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -95,7 +96,7 @@ async fn the_lock_stays_after_any_result(store: &Store) {
         let begun = Notify::new();
         let call = Box::pin(AssertUnwindSafe(job(&pool, ending, &begun)).catch_unwind());
         match (ending, select(call, pin!(begun.notified())).await) {
-            // For this result, the test drops the call.
+            // For `IsDropped`, the test drops the call here.
             (IsDropped, Either::Right(_)) => {}
             (_, Either::Right(((), call))) => match (ending, call.await) {
                 (Succeeds, Ok(Ok(7))) | (Fails, Ok(Err(JobError::Failed))) | (Panics, Err(_)) => {}
@@ -112,8 +113,8 @@ async fn the_lock_stays_after_any_result(store: &Store) {
     comes_free(store, "job", start, MIN_HOLD).await;
 }
 
-/// Fails if a call of this process or of another process gets the lock before the time is over. A
-/// busy machine may be so late that the time is over already.
+/// Fails if a call of this process or of another process gets the lock before `min_hold` has
+/// passed. On a busy machine, it may have passed already.
 async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
     for pool in [pool, other] {
         let again = job(pool, Ending::Succeeds, &Notify::new()).await;
@@ -159,8 +160,8 @@ async fn the_later_of_cooldown_and_min_hold_counts(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if a lock stays although no body ran in it. That applies to an unsuccessful wait, and to a
-/// call that got only some of its keys.
+/// Fails if a lock stays held although no body ran inside it. That applies after an unsuccessful
+/// wait, and for a call that got only some of its keys.
 async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let long = 2 * HANG;
@@ -182,10 +183,10 @@ async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     is_free_early(store, "b", start, long).await;
 }
 
-/// Fails if `min_hold` is over when the lease ends.
+/// Fails if the end of the lease also ends `min_hold`.
 async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     let pool = store.pool().await;
-    // Even a busy machine renews the lease, so only `max_hold` ends the call.
+    // With this ttl even a busy machine renews the lease, so only `max_hold` ends the call.
     let (ttl, min_hold) = (Duration::from_secs(6), Duration::from_secs(8));
     let start = Instant::now();
     let request = pool.lock("k").ttl(ttl).watchdog().max_hold(ttl);
@@ -194,7 +195,7 @@ async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     comes_free(store, "k", start, min_hold).await;
 }
 
-/// Fails if a call whose lock was taken away keeps or changes the lock of the next holder.
+/// Fails if a call whose lock was taken away extends or changes the lock of the next holder.
 #[tokio::test]
 async fn a_stolen_lock_is_left_to_its_next_holder() {
     let store = Store::redis("a_stolen_lock_is_left_to_its_next_holder");
@@ -221,7 +222,7 @@ async fn at_least_may_exceed_the_ttl_with_a_watchdog(store: &Store) {
     comes_free(store, "k", start, min_hold).await;
 }
 
-/// Fails if the time of a detached body is over when its caller goes away.
+/// Fails if `min_hold` of a detached body ends when its caller is dropped.
 async fn at_least_applies_after_the_caller_is_dropped(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
@@ -248,7 +249,7 @@ async fn by_expression(
     panic!("it does not run");
 }
 
-/// Fails if an impossible time is accepted, or if the error suggests no fix.
+/// Fails if an impossible `min_hold` is accepted, or if the error does not suggest a fix.
 async fn an_impossible_at_least_is_refused(store: &Store) {
     let pool = store.pool().await;
     let day = Duration::from_secs(86_400);
@@ -282,8 +283,8 @@ fn a_lock_freed_too_early_is_detected() {
     );
 }
 
-/// Fails if a timer of this process counts the remaining time. The lock must stay even after the
-/// process has ended.
+/// Fails if a timer of this process counts the remaining time. The lock must stay held even after
+/// the process has ended.
 #[tokio::test]
 async fn the_server_counts_the_remaining_time() {
     let server = Server::start();

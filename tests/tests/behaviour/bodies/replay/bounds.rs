@@ -10,7 +10,7 @@ use leasehold_tests::stores::Store;
 use super::{DAY, End, HANG, Order, Shop, TTL, click_by_hand, order};
 use crate::bodies::is_released;
 
-/// Fails if a result above the limit is kept, or its caller does not get it.
+/// Fails if a result above the size limit is kept, or if its caller does not get it.
 #[tokio::test]
 async fn a_large_result_is_returned_and_not_kept() {
     let json = "x".repeat(14);
@@ -43,7 +43,8 @@ async fn a_value_without_json_is_returned() {
     }
 }
 
-/// Fails if a kept result of another type makes the body run, or is read as the requested type.
+/// Fails if a kept result of another type makes the body run again, or is read as the requested
+/// type.
 async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -63,7 +64,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     assert_eq!(click_by_hand(&pool, &shop).await, Ok(order(1)));
 }
 
-/// Fails if `min_hold` prevents a kept result, or the result prevents `min_hold`.
+/// Fails if `min_hold` prevents that the result is kept, or if a kept result prevents `min_hold`.
 async fn replay_and_at_least_can_be_combined(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -84,7 +85,7 @@ on_every_store_of_leases!(
     replay_and_at_least_can_be_combined,
 );
 
-/// Fails if a combination that cannot work is not refused before the body runs.
+/// Fails if an impossible combination of options is not refused before the body runs.
 #[tokio::test]
 async fn options_incompatible_with_replay_are_refused() {
     let pool = LockPool::connect("memory://").await.expect("here");

@@ -1,4 +1,4 @@
-//! Deployments that keep results, and those that cannot.
+//! Kept results on different deployments, some of which cannot keep results.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if a result does not expire, is not in the documented key, or if other keys are left.
+/// Fails if a result does not expire or is not in the documented key, or if other keys are left.
 #[tokio::test]
 async fn a_result_is_one_expiring_key() {
     let server = Server::start();
@@ -42,7 +42,8 @@ async fn a_result_is_one_expiring_key() {
     assert!(head.ends_with(&sizes), "{text}");
 }
 
-/// Fails if a full server, which refuses new locks, does not keep the result of a held lock.
+/// Fails if a server with full memory, which refuses new locks, does not keep the result of a held
+/// lock.
 #[tokio::test]
 async fn a_full_server_takes_the_result() {
     let server = ServerOptions::new()
@@ -90,7 +91,7 @@ async fn a_result_shares_the_slot_of_its_lock() {
     }
 }
 
-/// Fails if a quorum, which keeps no result, runs the body of a `replay` call.
+/// Fails if a quorum, which cannot keep results, runs the body of a `replay` call.
 #[tokio::test]
 async fn a_quorum_refuses_replay() {
     let nodes = Quorum::young(3);
@@ -104,8 +105,7 @@ async fn a_quorum_refuses_replay() {
     assert!(matches!(error, LockError::Config { .. }), "{error}");
 }
 
-/// Fails if a result is lost in a restart of a server with persistence, although the server keeps
-/// the lock.
+/// Fails if a server with persistence loses a result in a restart, although it keeps the lock.
 #[tokio::test]
 async fn a_persistent_server_keeps_results_over_a_restart() {
     let mut server = ServerOptions::new().append_only().start();

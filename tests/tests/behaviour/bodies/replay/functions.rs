@@ -1,4 +1,4 @@
-//! Tests that a kept result belongs to a key and a function.
+//! Tests that a kept result belongs to a pair of a key and a function.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -116,8 +116,8 @@ async fn forget_removes_the_results_of_all_functions(store: &Store) {
     }
 }
 
-/// Fails if the result of one function expires together with the result of another, too early or
-/// too late.
+/// Fails if the result of one function expires together with the result of another function, too
+/// early or too late.
 async fn results_of_different_functions_expire_separately(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
@@ -150,7 +150,7 @@ on_stores!(sentinel cluster: (
     results_of_different_functions_expire_separately,
 ));
 
-/// Fails if these tests do not detect a result that is returned to calls of any function.
+/// Fails if these tests do not detect a result returned to calls of any function.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_returned_to_another_function_is_detected() {
@@ -158,8 +158,8 @@ fn a_result_returned_to_another_function_is_detected() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests do not detect an answer of the store that is returned to waiting calls of
-/// all functions.
+/// Fails if these tests do not detect an answer of the store returned to waiting calls of all
+/// functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_detected() {

@@ -1,4 +1,4 @@
-//! Kept results: the second click gets the result of the first one.
+//! Kept results: the second click gets the result of the first click.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderErr
     buy(pool, shop, end, Duration::ZERO).await
 }
 
-/// A click that waits while another click is under way.
+/// A click that waits while another click is being processed.
 async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     buy(pool, shop, End::Paid, HANG).await
 }

@@ -30,7 +30,7 @@ async fn a_later_click_gets_the_first_result(store: &Store) {
     assert!(!store.probe.exists("order"), "the lock itself is free");
 }
 
-/// Fails if a click while the first click runs is not refused.
+/// Fails if a click during the body of the first click is not refused.
 async fn a_concurrent_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
@@ -52,14 +52,14 @@ async fn a_concurrent_click_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if a waiting click runs the body, in the same process or in another.
+/// Fails if a waiting click runs the body, in the same process or in another process.
 async fn a_waiting_click_gets_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
     let clicks = [&pool, &pool, &other, &pool, &other, &other, &pool, &other];
     let all = join_all(clicks.map(|pool| patient_click(pool, &shop)));
     let waiting = async {
-        // `join_all` has polled every click by now, so each has asked for the lock.
+        // `join_all` has polled every click by now, so each click has requested the lock.
         shop.begun.notified().await;
         shop.go_on();
     };
@@ -71,7 +71,7 @@ async fn a_waiting_click_gets_the_result(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if anything but `Ok` is kept.
+/// Fails if any result except `Ok` is kept.
 async fn the_next_click_after_a_failure_runs(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -83,7 +83,7 @@ async fn the_next_click_after_a_failure_runs(store: &Store) {
     let panics = AssertUnwindSafe(click(&pool, &shop, End::Panics)).catch_unwind();
     assert!(panics.await.is_err());
     is_released(&*store.probe, "order", asked).await;
-    // Consumes the notification that the earlier bodies have left.
+    // Consumes the notification that is left from the earlier bodies.
     shop.begun.notified().await;
     tokio::select! {
         ended = click(&pool, &shop, End::Hangs) => panic!("{ended:?}"),
@@ -101,7 +101,7 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     let shop = Shop::new();
     let short = Duration::from_millis(300);
     let request = || pool.lock("order").ttl(short).wait(HANG);
-    // The body blocks its thread past the end of its lease, and is not polled again.
+    // The body blocks its thread beyond the end of its lease, and is not polled again.
     let body = async || {
         let paid = shop.order(End::Paid).await;
         std::thread::sleep(3 * short);
@@ -124,11 +124,12 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds. In each, two calls wait, and the process may pass its lock to the second one.
+/// Number of rounds. In each round two calls wait, and the process may pass its lock to the second
+/// call.
 const ROUNDS: u32 = 20;
 
-/// Fails if a result keeps out a call without `replay`, or if this call passes its lock to a
-/// `replay` call of the process.
+/// Fails if a kept result prevents a call without `replay` from running. Also fails if this call
+/// passes its lock to a `replay` call of the process.
 async fn calls_without_replay_ignore_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -136,8 +137,8 @@ async fn calls_without_replay_ignore_the_result(store: &Store) {
     let request = |pool: &LockPool| pool.lock("order").ttl(TTL).wait(HANG);
     for _ in 0..ROUNDS {
         let holder = request(&other).acquire().await.expect("free");
-        // Both calls wait, so that the store reserves a fence for the second call. If the second
-        // call reaches the store too late, no fence is reserved.
+        // Both calls wait, so that the store reserves a fence for the second call. If the request
+        // of the second call arrives too late, no fence is reserved, and the round tests nothing.
         let plain = wait::started(request(&pool).acquire()).await;
         let waiting = wait::started(patient_click(&pool, &shop)).await;
         holder.release().await.expect("still held");
@@ -150,8 +151,8 @@ async fn calls_without_replay_ignore_the_result(store: &Store) {
     }
 }
 
-/// Fails if the body of a detached call runs twice, or if its result is lost when its caller is
-/// gone.
+/// Fails if the body of a detached call runs twice, or if its result is lost because its caller was
+/// dropped.
 async fn a_detached_body_keeps_its_result(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
@@ -205,7 +206,8 @@ fn a_kept_result_of_a_lost_lock_is_detected() {
     fails_with("RecordedWithoutCheck", test);
 }
 
-/// Fails if these tests do not detect a call that runs only because the lock was passed to it.
+/// Fails if these tests do not detect a `replay` call that runs its body only because the lock was
+/// passed to it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_hand_over_past_a_result_is_detected() {

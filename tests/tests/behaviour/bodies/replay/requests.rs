@@ -40,7 +40,7 @@ fn is_mismatch<T>(answer: &Result<T, OrderError>) -> bool {
     matches!(answer, Err(OrderError::Lock(LockError::Mismatch { key })) if key == "cart")
 }
 
-/// Fails if a request with another cart gets the first result, or if its body runs.
+/// Fails if a request for another cart gets the first result, or if its body runs.
 async fn a_different_request_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -56,7 +56,7 @@ async fn a_different_request_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if one answer of the store also serves a waiting request with another fingerprint.
+/// Fails if one answer of the store is also returned to a waiting request with another fingerprint.
 async fn a_different_waiting_request_is_refused(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
@@ -89,7 +89,7 @@ async fn forget_removes_a_result(store: &Store) {
     assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(2)));
 }
 
-/// Fails if a result outlives its time, or ends early.
+/// Fails if a result is kept for longer or shorter than requested.
 async fn a_result_expires(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -122,7 +122,7 @@ on_stores!(sentinel cluster: (
     a_result_expires,
 ));
 
-/// Fails if these tests do not detect a fingerprint that is not compared.
+/// Fails if these tests do not detect a bug that ignores fingerprints.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_uncompared_fingerprint_is_detected() {

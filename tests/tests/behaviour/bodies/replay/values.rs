@@ -1,4 +1,4 @@
-//! A kept value equals the returned value; otherwise it is not kept.
+//! Tests of kept values. A value is kept only if it can be read back without a difference.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(bodies, 2, "{first:?} is kept");
 }
 
-/// Fails if a double comes back as a neighbouring double, or is not kept because it does.
+/// Fails if a double is returned as a neighbouring double, or is not kept for that reason.
 #[tokio::test]
 async fn a_double_is_returned_exactly() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -72,8 +72,7 @@ async fn a_double_is_returned_exactly() {
     assert_kept(twice(|| (u128::MAX, i128::MIN, u64::MAX, i64::MIN)).await);
 }
 
-/// Fails if a number that JSON cannot represent is kept, because each later call would then get an
-/// error.
+/// Fails if a number that JSON cannot represent is kept. Each later call would then get an error.
 #[tokio::test]
 async fn a_number_without_json_is_not_kept() {
     for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -102,7 +101,8 @@ struct Defaulted {
     note: String,
 }
 
-/// Fails if a value is kept although it cannot be read back, or loses a part.
+/// Fails if a value is kept although it cannot be read back, or is read back without one of its
+/// parts.
 #[tokio::test]
 async fn an_unfaithful_value_is_not_kept() {
     let secret = || "s".to_owned();
@@ -125,7 +125,7 @@ enum Payment {
     Amount(f64),
 }
 
-/// Fails if a value comes back as another variant with other JSON.
+/// Fails if a value is read back as another variant with other JSON.
 #[tokio::test]
 async fn another_variant_is_not_kept() {
     let reason = || "late".to_owned();
@@ -140,7 +140,7 @@ async fn another_variant_is_not_kept() {
     );
 }
 
-/// Fails if the random order of a map or a set prevents it from being kept.
+/// Fails if a map or a set is not kept because the order of its elements is random.
 #[tokio::test]
 async fn a_map_and_a_set_are_kept() {
     let names = || (0..20).map(|number| format!("\"{{[{number},\\"));
@@ -160,7 +160,7 @@ async fn two_values_with_the_same_json_are_not_distinguished() {
     assert_eq!((first, second, bodies), (Some(()), None, 1));
 }
 
-/// Fails if these tests do not detect a value that is kept without being read back.
+/// Fails if these tests do not detect a bug that keeps a value without reading it back.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_value_kept_without_a_read_back_is_detected() {

@@ -1,4 +1,4 @@
-//! Nodes that the cluster announces without a host.
+//! Tests of nodes that the cluster announces without a host.
 
 use leasehold_tests::cluster::{MASTERS, Setup};
 use redis::cmd;
@@ -6,7 +6,7 @@ use redis::cmd;
 use super::{connect, take};
 
 /// Fails if nodes announced as `?` or as null are not reached, or if a redirect to such a node ends
-/// a call. Fails also if `check` does not show why other clients may not reach these nodes.
+/// a call. Also fails if `check` does not report why other clients may not reach these nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_a_host_are_reached_and_reported() {
     let cluster = Setup::new().start();

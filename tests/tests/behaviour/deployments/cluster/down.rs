@@ -1,11 +1,11 @@
-//! A cluster that is down is reported as such, and is used again once it serves.
+//! Tests of a cluster that is down. It must be reported as down, and used again once it serves.
 
 use leasehold_tests::cluster::Setup;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Fails if the error does not report the outage of the cluster, or if `check` calls the cluster
-/// ready. Fails also if the pool does not come back.
+/// Fails if the error does not report the outage of the cluster, or if `check` reports the cluster
+/// as ready. Also fails if the pool does not recover.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unavailable_cluster_is_reported_as_down() {
     let mut cluster = Setup::new().start();

@@ -1,4 +1,4 @@
-//! A master dies, and its replica takes over.
+//! Tests in which a master is killed and its replica takes over.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
 
-/// Less than the 30 s after which the pool reads the slot map in any case. So a pool that notices
-/// nothing fails the test.
+/// Less than 30 s. The pool reads the slot map at least every 30 s, and a pool that detects nothing
+/// before that fails the test.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
-/// Fails if the pool stays with the dead master, or never finds the new one. Fails also if a lease
-/// on another master is lost meanwhile, if a body outlives its lease, or if fences run backwards.
-/// Overlaps are counted: replication is asynchronous, and a lock that has not reached the replica
-/// is lost with the master.
+/// Fails if the pool stays with the killed master, or never finds the new master. Also fails if a
+/// lease on another master is lost, if a body outlives its lease, or if fences run backwards.
+/// Overlaps are only counted: replication is asynchronous, so a lock that has not reached the
+/// replica is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over of a master");
@@ -44,8 +44,8 @@ async fn a_cluster_fail_over_is_followed_under_load() {
     cluster.kill(dead);
     let killed = Instant::now();
     cluster.wait_until_it_serves_without(dead);
-    // Waits until the leases from before the fail-over are over. Until then a pool may pass a lock
-    // from call to call without the master.
+    // Waits until the end of the leases from before the fail-over. Until then a pool may pass a
+    // lock from call to call without the master.
     tokio::time::sleep_until(killed + Load::TTL).await;
     let (before, serves, excuse) = (load.sections(), Instant::now(), Excuse::begin());
     wait::until_async("sections after", LONG, || load.sections() > before + 20).await;
@@ -79,7 +79,8 @@ async fn each_call_waits_for_the_replicas_of_its_master() {
     }
     cluster.kill(MASTERS);
     let mut refused = 0;
-    // All calls run at once, because each refusal takes as long as an answer may.
+    // All calls run concurrently, because each refusal takes as long as the time limit for an
+    // answer.
     let asked = keys.iter().zip([&pool, &all].into_iter().cycle());
     let asked = asked.map(|(key, pool)| pool.lock(key).ttl(LONG).acquire());
     for (key, result) in keys.iter().zip(join_all(asked).await) {
@@ -96,9 +97,9 @@ async fn each_call_waits_for_the_replicas_of_its_master() {
     assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
 }
 
-/// A limitation of `replicas`, which the documentation describes: a master that restarts empty
-/// before its replica takes over also empties the replica. Fails if this no longer happens, because
-/// the warning can then be removed.
+/// A limitation of `replicas`, which the documentation describes: a master that restarts with empty
+/// data before its replica takes over also empties the replica. Fails if this no longer happens,
+/// because the warning in the documentation can then be removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_copies_an_empty_restarted_master() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -106,8 +107,8 @@ async fn a_replica_copies_an_empty_restarted_master() {
     let held = pool.lock("copied").ttl(LONG * 5).wait(LONG).acquire().await;
     let held = held.expect("free");
     let master = cluster.owner(cluster.slot("lock:copied"));
-    // The replica must not take over, although on a busy machine the master is away for longer than
-    // a replica waits.
+    // The replica must not take over. On a busy machine the master may be down for longer than a
+    // replica waits.
     let mut stay = cmd("CONFIG");
     stay.arg("SET").arg("cluster-replica-no-failover");
     cluster.run_everywhere(stay.arg("yes"));

@@ -1,4 +1,5 @@
-//! Waiting processes are notified when the lock is free for them, no matter which node has the key.
+//! Tests that waiting processes are notified when a lock is free for them, regardless of the node
+//! that has its key.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, SHARED, TTL, connect, take};
 
-/// Longest time after which a process without a notification asks again.
+/// Longest time after which a process without a notification repeats its request.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Returns one key on each of the masters.
@@ -21,8 +22,8 @@ fn keys() -> Vec<String> {
     (0..MASTERS).map(on).collect()
 }
 
-/// Fails if a process listens to one node only, or drops a notification. Each waiting call then
-/// asks again only after `SLOW_POLL`.
+/// Fails if a process listens to one node only, or drops a notification. Each waiting call would
+/// then repeat its request only after `SLOW_POLL`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_is_notified_of_its_turn_by_every_node() {
     const ROUNDS: u32 = 10;
@@ -33,7 +34,7 @@ async fn a_process_is_notified_of_its_turn_by_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // The waiting call is in the queue once the node has answered this call.
+            // When the node has answered this call, the waiting call is in the queue.
             take(next, "turns:settle")
                 .await
                 .release()

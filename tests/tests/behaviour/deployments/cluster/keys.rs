@@ -1,4 +1,4 @@
-//! All keys of a lock share its slot, even if its own key or the namespace contains braces.
+//! Tests that all keys of a lock are in one slot, even if the key or the namespace contains braces.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ async fn pool(namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(IO_TIMEOUT)).await
 }
 
-/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the key of the queue, the
-/// shares or the fence counter.
+/// Fails with CROSSSLOT if the key of the queue, of the shares or of the fence counter is in
+/// another slot than the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_with_braces_stay_in_one_slot() {
     for namespace in NAMESPACES {
@@ -46,7 +46,7 @@ async fn keys_with_braces_stay_in_one_slot() {
             handed.release().await.expect("still held");
             let permits = [&one, &two].map(|pool| pool.lock(key).ttl(TTL).permits(2));
             for permit in permits {
-                // The previous release may still be under way on a busy machine.
+                // On a busy machine, the previous release may not have reached the server yet.
                 let permit = permit.wait(TTL / 2).acquire().await;
                 drop(permit.expect("there are two"));
             }
@@ -54,7 +54,8 @@ async fn keys_with_braces_stay_in_one_slot() {
     }
 }
 
-/// Fails if the lock's own key differs from the key that another client of the convention uses.
+/// Fails if the key on the server differs from the key that other clients with the same convention
+/// use.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_key_matches_other_clients() {
     let pool = connect(&SHARED.url()).await;
@@ -75,7 +76,7 @@ async fn the_lock_key_matches_other_clients() {
     }
 }
 
-/// Fails if locks leave more behind than fence counters, at most one for each slot.
+/// Fails if locks leave more behind than one fence counter for each slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_leave_only_fence_counters_behind() {
     const NAMESPACE: &str = "traces";
@@ -96,14 +97,14 @@ async fn locks_leave_only_fence_counters_behind() {
         left.retain(|key| key.starts_with(NAMESPACE) && !key.ends_with(":fence"));
         left
     };
-    // On a busy machine the last releases may still be under way.
+    // On a busy machine, the last releases may not have reached the server yet.
     let limit = excuse.so_far() + Duration::from_millis(500);
     let gone = wait::try_until(limit, || left().is_empty());
     assert!(gone.is_some(), "{:?}", left());
 }
 
-/// Fails if several keys must be in one slot, or if their locks are taken in another order than on
-/// one server.
+/// Fails if a call with several keys requires them to be in one slot, or takes their locks in
+/// another order than on one server.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_keys_may_be_in_several_slots() {
     let pool = connect(&SHARED.url()).await;

@@ -1,4 +1,5 @@
-//! Renewals at the last moment: the first try decides, because no time is left for a second.
+//! Tests of renewals at the last moment. The first attempt must succeed, because no time is left
+//! for a second attempt.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,15 @@ use super::redirects::hide_the_map;
 
 const TTL: Duration = Duration::from_secs(12);
 
-/// Interval between renewals. A failed renewal is repeated after at least 300 ms, which is too late
-/// here.
+/// Interval between renewals. A failed renewal is repeated after at least 300 ms, and then the
+/// lease is already lost.
 const INTERVAL: Duration = Duration::from_secs(11);
 
-/// Time from a renewal after `INTERVAL` until the lease is given up.
+/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// Key in a slot that is moving to a node without slots. The pool does not know that node.
+/// Key in a slot that is moving to the spare node. That node had no slots, so the pool does not
+/// know it.
 const TO_A_STRANGER: &str = "late";
 
 /// Returns keys of one slot. Half of them move to another node.
@@ -27,7 +29,7 @@ fn halved() -> Vec<String> {
     (0..8).map(|number| format!("{{late}}{number}")).collect()
 }
 
-/// Returns keys in moved slots.
+/// Returns keys in completely moved slots.
 fn moved() -> Vec<String> {
     (0..3).map(|number| format!("late:{number}")).collect()
 }
@@ -52,10 +54,10 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Leases of one slot are renewed together after some of their keys have moved. Fails if they are
-/// not then renewed one by one, or if a request answered with `MOVED` is not sent on at once. Fails
-/// also if a request for a node that is new to the pool is not kept until the pool has connected to
-/// it.
+/// Some keys of one slot have moved, and then the leases of that slot are renewed together. Fails
+/// if these leases are not renewed one by one after that, or if a request answered with `MOVED` is
+/// not sent on at once. Also fails if a request for a node that is new to the pool is not kept
+/// until the pool has connected to this node.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_renewals_reach_moved_locks() {
     for _ in 0..6 {

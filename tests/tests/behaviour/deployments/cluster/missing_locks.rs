@@ -1,4 +1,4 @@
-//! A release reports that its lock is missing.
+//! Tests that a release reports a missing lock.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use leasehold_tests::lateness::Excuse;
 
 use super::{SHARED, connect, take};
 
-/// Longest time for which a release waits for its answer. Without an answer the release reports no
-/// missing lock.
+/// Longest time for which a release waits for its answer. A release without an answer does not
+/// report a missing lock.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Fails if a release does not report that its key is missing on its node.

@@ -1,4 +1,4 @@
-//! Bad input and misuse get an error that names the remedy.
+//! Tests that bad input and misuse return an error that names the remedy.
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::cluster::Setup;
@@ -15,8 +15,8 @@ async fn refused(url: &str) -> LockError {
     }
 }
 
-/// Fails if a single node is mistaken for the whole cluster, or if the error does not name the
-/// right scheme.
+/// Fails if a single node is mistaken for the whole cluster, or if the report or the error does not
+/// name the right scheme.
 #[tokio::test]
 async fn a_single_server_is_not_accepted_as_a_cluster() {
     let pool = connect(&SHARED.server(0).url()).await;
@@ -53,7 +53,7 @@ async fn an_unreachable_cluster_is_reported() {
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
 }
 
-/// Fails if the password is not sent to all nodes, or if it is shown.
+/// Fails if the pool does not send the password to all nodes, or shows the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords() {
     let cluster = Setup::new().password("pass-1").start();

@@ -1,4 +1,4 @@
-//! `redis-cluster://`: locks on real clusters, whose slots move and whose masters die.
+//! Tests of `redis-cluster://`: locks on real clusters, with moving slots and killed masters.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -22,12 +22,12 @@ mod redirects;
 mod renewals_together;
 mod resharding;
 
-/// Longer than any step of a test takes on a busy machine.
+/// Longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
-/// two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
+/// up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// One cluster of masters for all tests that do not change it. It ends with the test program.

@@ -1,4 +1,4 @@
-//! Locks held for longer than their ttl while their slot moves to another node.
+//! Tests of locks held for longer than their ttl while their slot moves to another node.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use leasehold_tests::wait;
 use super::{LONG, TTL, code, connect, take};
 
 /// A ttl so short that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
-/// seconds late. With renewals as frequent as here, that costs no lease.
+/// seconds late. With the frequent renewals of these tests, such a delay loses no lease.
 const SHORT: Duration = Duration::from_secs(4);
 const RENEWED: Duration = Duration::from_millis(400);
 
@@ -34,9 +34,10 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
 }
 
 /// Fails if a renewal waits for the end of the move, or is not sent with `ASKING` to the node of
-/// its key. Fails if a shared lock cannot be renewed while the queue's key is on another node, or
-/// if one of two leases in the slot has moved. Fails also if a waiting call is forgotten, or if the
-/// fence falls because its counter is still on the old node.
+/// its key. Also fails if a shared lock cannot be renewed while the queue's key is on another node.
+/// Also fails if leases cannot be renewed after only some of them have moved. Also fails if a
+/// waiting call is forgotten, or if the fence decreases because its counter is still on the old
+/// node.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_while_their_slot_moves() {
     let cluster = Setup::new().start();
@@ -49,7 +50,7 @@ async fn leases_are_renewed_while_their_slot_moves() {
         .release()
         .await
         .expect("held");
-    // The counter is set ahead of the servers' clocks, so that fences grow only if the counter is
+    // The counter is set far ahead of the servers' clocks. So fences grow only if the counter is
     // found.
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
@@ -58,7 +59,7 @@ async fn leases_are_renewed_while_their_slot_moves() {
     let lock = request("{moves}:lock").acquire().await.expect("free");
     let share = request("{moves}:share").shared().acquire().await;
     let share = share.expect("free");
-    // These locks are acquired together, so their renewals are sent together.
+    // These locks are acquired together, so that their renewals are sent together.
     let more = (0..8).map(|number| request(&format!("{{moves}}:{number}")).acquire());
     let more = join_all(more).await;
     let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
@@ -86,7 +87,7 @@ async fn leases_are_renewed_while_their_slot_moves() {
     assert!(fence < handed.fence(), "{fence:?}, {:?}", handed.fence());
 }
 
-/// Fails if a release that cannot be carried out during the move is never repeated.
+/// Fails if a release that the node refuses during the move is not repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_during_a_slot_move_is_not_lost() {
     let cluster = Setup::new().start();
@@ -107,8 +108,8 @@ async fn a_release_during_a_slot_move_is_not_lost() {
     .await;
 }
 
-/// Fails if a new lock is taken on one node during the move while the other node has the key. Fails
-/// also if a refused call does not get the reason.
+/// Fails if a new lock is taken on one node during the move while the other node has the key. Also
+/// fails if the error of a refused call does not name the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_after_the_slot_has_moved() {
     let cluster = Setup::new().start();

@@ -1,4 +1,5 @@
-//! A user with the fewest permissions can do everything. Missing permissions are named.
+//! Tests that a user with the documented permissions can use every feature, and that missing
+//! permissions are named.
 
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ async fn the_documented_permissions_are_sufficient() {
     short.release().await.expect("held");
 }
 
-/// Fails if the missing permission is not named.
+/// Fails if the error does not name the missing permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_cluster_permission_is_named() {
     let cluster = Setup::new().start();

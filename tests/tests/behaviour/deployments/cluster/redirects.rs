@@ -1,4 +1,5 @@
-//! A pool learns the new node of a slot from a redirect, even if no other answer shows it.
+//! Tests that a pool learns the new node of a slot from a redirect, even if it gets this
+//! information from no other answer.
 
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// A ttl so short that an unrenewed lease is lost soon, and long enough to give a renewal a second
-/// for its answer. On a busy machine a repeated renewal would be redirected twice.
+/// A ttl so short that an unrenewed lease is lost soon, but long enough to give the answer to a
+/// renewal a second. On a busy machine with a shorter ttl, a renewal would be repeated and
+/// redirected twice.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Forbids clients to read the slot map of any node. Otherwise the pool would read the map at the
-/// first sign of trouble, and would then repeat a misdirected request.
+/// Forbids clients to read the slot map of any node. Otherwise the pool would read the map after
+/// the first error, and would then repeat a misdirected request.
 pub(super) fn hide_the_map(cluster: &Cluster) {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("default").arg("-cluster|slots");
@@ -21,7 +23,7 @@ pub(super) fn hide_the_map(cluster: &Cluster) {
 }
 
 /// Fails if the pool does not learn the slot's node from `MOVED`, or sends requests to a node that
-/// `MOVED` does not name. Fails also if the next request for the slot is misdirected too.
+/// `MOVED` does not name. Also fails if the next request for the slot is misdirected again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_moved_redirect_teaches_the_pool_the_new_node() {
     let cluster = Setup::new().start();

@@ -1,5 +1,5 @@
-//! Leases of several slots are renewed together, and the answer for one lease is not taken for
-//! another's.
+//! Tests that leases of several slots are renewed together, and that each lease gets its own
+//! answer.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 
 use super::{LONG, connect};
 
-/// A ttl so short that an unrenewed lease is lost soon, but longer than a busy machine delays a
-/// renewal.
+/// A ttl so short that an unrenewed lease is lost soon, but longer than the delay of a renewal on a
+/// busy machine.
 const TTL: Duration = Duration::from_secs(6);
 const SLOTS: usize = 3;
 const KEYS: usize = 5;
@@ -21,7 +21,7 @@ fn keys() -> Vec<String> {
     (0..SLOTS * KEYS).map(key).collect()
 }
 
-/// Gives some locks to another client: in each slot, the locks at these places.
+/// Gives some locks to another client: in each slot, the locks at these indices.
 fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     for (number, key) in keys.iter().enumerate() {
         let wire = format!("lock:{key}");
@@ -31,7 +31,7 @@ fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     }
 }
 
-/// Waits for longer than a ttl. Fails unless exactly the locks at these places are lost by then.
+/// Waits for longer than a ttl. Fails unless exactly the locks at these indices are lost by then.
 async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     let end = Instant::now() + TTL + Duration::from_secs(1);
     while Instant::now() < end {
@@ -47,9 +47,8 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     }
 }
 
-/// Fails if the answers for the keys of one or several slots are combined in a different order than
-/// the requests. Tested without a move, and while the slots are moving and some of the keys have
-/// moved.
+/// Fails if the answers for the keys of one or several slots are assigned to the wrong requests.
+/// Tested without a move, and then during a move of the slots in which some of the keys have moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_answers_are_matched_to_their_leases() {
     let cluster = Setup::new().start();

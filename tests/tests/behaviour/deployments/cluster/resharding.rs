@@ -1,4 +1,4 @@
-//! Slots move from node to node under load.
+//! Tests in which slots move from node to node under load.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn under_load() {
     );
 }
 
-/// Fails if a pool with an outdated map does not follow a moved slot or its locks.
+/// Fails if a pool with an outdated slot map does not find a moved slot and its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outdated_slot_map_is_corrected() {
     let cluster = Setup::new().start();
@@ -47,7 +47,7 @@ async fn an_outdated_slot_map_is_corrected() {
     let keys: Vec<_> = (0..12).map(|key| format!("old:{key}")).collect();
     let mut held = Vec::new();
     for key in &keys {
-        // The lock is held until all slots have moved, which takes long on a busy machine.
+        // Each lock is held until all slots have moved, which takes long on a busy machine.
         let guard = pool.lock(key).ttl(LONG * 5).wait(LONG).acquire().await;
         held.push((guard.expect("free"), key));
     }

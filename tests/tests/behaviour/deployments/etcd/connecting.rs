@@ -16,7 +16,7 @@ on_one_thread! { Etcd, connecting:
     keys_with_special_characters_work,
 }
 
-/// Fails if an unsupported feature is ignored, or is refused without the engine's name.
+/// Fails if an unsupported feature is ignored, or if the error does not name etcd.
 #[tokio::test]
 async fn unsupported_features_are_refused() {
     let url = Etcd::shared().url("refused");
@@ -27,15 +27,15 @@ async fn unsupported_features_are_refused() {
 /// Fails if a single server, a missing member, or a member of another cluster is not detected.
 #[tokio::test]
 async fn findings() {
-    // The finding about the version depends on the machine, so it does not count.
+    // The finding about the server's version depends on the machine, so it is ignored.
     let counts = |finding: &Finding| finding.code != "version";
     let apart = || [Etcd::start(), Etcd::start()];
     let report = connecting::findings(counts, apart, "cluster").await;
     assert!(!report.is_ready(), "{report}");
 }
 
-/// Fails if a password is shown, if a wrong password is retried, or if the role on the etcd page
-/// has too few permissions.
+/// Fails if a password is shown, if a wrong password is retried, or if the role on etcd's
+/// documentation page has too few permissions.
 #[tokio::test]
 async fn users_need_only_the_documented_rights() {
     let server = Etcd::start();
@@ -49,7 +49,7 @@ async fn users_need_only_the_documented_rights() {
             .url(prefix)
             .replace("etcd://", &format!("etcd://{user}@"))
     };
-    // Password authentication takes long.
+    // The timeout is long, because password authentication takes long.
     let patient = |url: String| LockPool::builder().url(url).io_timeout(LONG).connect();
     let wrong = patient(url("service:Hunter3", "shop")).await;
     let wrong = wrong.map(drop).expect_err("it is wrong");

@@ -1,4 +1,4 @@
-//! The pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::Duration;
 
@@ -12,11 +12,13 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// Time within which a request is executed if it need not wait for another answer.
+/// Time within which the server executes a request, unless the request must wait for another
+/// answer.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
-/// Number of tries. When a pool has just sealed its session (so that late requests have no effect),
-/// the lost answer may be that of the seal. The pool then makes no node before it has that answer.
+/// Number of attempts. When a pool has just sealed its session (so that late requests have no
+/// effect), the lost answer may be the answer to the seal. The pool then creates no node before it
+/// has that answer, and the test needs another attempt.
 const TRIES: u32 = 5;
 
 on_one_thread! { Etcd, faults: ended_connections_are_replaced }

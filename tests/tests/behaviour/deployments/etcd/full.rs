@@ -10,17 +10,18 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, connect_patiently, works};
 
-/// A quota that is larger than one of the two large values, and smaller than both.
+/// A quota that is larger than one of two large values (`PART`), and smaller than both together.
 const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
-/// The leader keeps its role for this long without its follower. It commits its entries when the
-/// follower is back.
+/// Options with which the leader keeps its role for this long without its follower. When the
+/// follower is back, the leader commits its entries.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
-/// Fails if an abandoned acquire leaves nodes that the server created although it refused the
-/// request. While nothing is committed, all three writes pass the quota check. Then they are
-/// executed in their order, and the database is full before the acquire.
+/// Fails if an abandoned acquire leaves nodes behind that the server created although it refused
+/// the request. Such a case is possible because nothing is committed for a while. In this time, all
+/// three writes pass the quota check. After it, they are executed in their order, and the database
+/// is full before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
     let cluster = Etcd::cluster_with(
@@ -32,7 +33,7 @@ async fn a_refused_acquire_leaves_no_node() {
     let (gateway, probe) = (server.gateway(), server.probe("full", "lock:"));
     let pool = connect_patiently(&server.url("full")).await;
     works::<Etcd>(&pool, "before").await;
-    // This lock keeps the session alive. Otherwise the nodes would vanish together with the
+    // This lock keeps the session alive. Without it, the nodes would be deleted together with the
     // session.
     let held = pool.lock("held").ttl(TTL).watchdog().acquire().await;
     let held = held.expect("it is free");

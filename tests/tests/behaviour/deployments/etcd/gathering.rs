@@ -1,4 +1,4 @@
-//! Tests that the pool collects requests while transactions are under way.
+//! Tests that the pool collects requests while transactions are in flight.
 
 use futures_util::future::join_all;
 use leasehold::LockPool;
@@ -17,13 +17,13 @@ async fn connect(server: &Etcd) -> LockPool {
     wait::connected(pool.io_timeout(LONG)).await
 }
 
-/// Fails if each request to a slow server is a separate transaction, because that would keep the
-/// server slow.
+/// Fails if each request to a slow server is a separate transaction, which would keep the server
+/// slow.
 #[tokio::test]
 async fn requests_share_transactions_while_the_server_is_slow() {
     let server = Etcd::start();
     let pool = connect(&server).await;
-    // Opens the session of the pool before the count begins.
+    // The first lock opens the session of the pool before the count begins.
     works::<Etcd>(&pool, "first").await;
     let before = server.gateway().revision();
     server.pause();
@@ -48,8 +48,8 @@ fn piled_up_calls_are_detected() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if requests in one transaction get each other's answers, or if more than one process gets
-/// a lock.
+/// Fails if requests in one transaction get each other's answers, or if two processes get the same
+/// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_has_its_own_answer() {
     const ROUNDS: u32 = 20;

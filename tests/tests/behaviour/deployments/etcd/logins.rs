@@ -1,4 +1,5 @@
-//! A server refuses the tokens of users. The pool logs in again, and loses no lease.
+//! Tests of a server that refuses the tokens of users. The pool must log in again without losing a
+//! lease.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,11 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, Times as _, connect, works};
 
-/// Number of rounds. Each adds two roles.
+/// Number of rounds. Each round adds two roles.
 const ROLES: usize = 3;
 
-/// Fails if a lease ends, or a call fails, because another team has added a role. The server then
-/// refuses all tokens that it signed before.
+/// Fails if a lease ends or a call fails because another team has added a role. After such a change
+/// the server refuses all tokens that it signed before.
 #[tokio::test]
 async fn a_new_role_ends_no_lease() {
     let server = Etcd::with_signed_tokens();
@@ -48,7 +49,7 @@ async fn is_renewed(held: &[LockGuard]) {
     for guard in held {
         let end = || Instant::now() + guard.remaining();
         // The difference must be large, because two readings of the same deadline differ by the
-        // time between them.
+        // time between the readings.
         let later = end() + Duration::from_secs(1);
         let is_renewed = || later < end() || guard.check().is_err();
         wait::until_async("the lease is renewed", LONG, is_renewed).await;
@@ -56,7 +57,7 @@ async fn is_renewed(held: &[LockGuard]) {
     }
 }
 
-/// Fails if a call without a `wait`, or an inspection of its lock, is refused.
+/// Fails if a call without `wait`, or an inspection of its lock, is refused.
 async fn is_taken_at_once(pool: &LockPool) {
     let guard = pool.lock("k").ttl(TTL).acquire().await;
     let guard = guard.expect("the pool has logged in again");

@@ -1,4 +1,4 @@
-//! Locks in an etcd cluster.
+//! Tests of locks in an etcd cluster.
 
 use std::time::Duration;
 

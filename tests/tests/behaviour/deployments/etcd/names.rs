@@ -11,7 +11,7 @@ use crate::deployments::session_servers::{connect, take};
 const TIMES: usize = 100;
 
 /// Fails if a lock becomes more expensive the more often it is taken. The server keeps every key
-/// name ever used until it compacts, and scans the whole directory for each lock.
+/// name ever used until it compacts its history, and scans the whole directory for each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_leaves_few_names_behind() {
     let server = Etcd::shared();
@@ -20,7 +20,7 @@ async fn a_lock_leaves_few_names_behind() {
     let mut names = HashSet::new();
     for _ in 0..TIMES {
         let [one, two] = &pools;
-        // Some of these calls wait for the others.
+        // Some of these calls wait for the locks of the other calls.
         let takes = [one, two, one, two].map(|pool| async {
             let held = take::<Etcd>(pool, "k").await;
             let nodes = probe.nodes("k").into_iter();
@@ -32,8 +32,8 @@ async fn a_lock_leaves_few_names_behind() {
         names.extend(seen.into_iter().flatten());
     }
     println!("{} names", names.len());
-    // Each process uses a name for its holder and one for its place in the queue. A late answer may
-    // keep a name in use for a while.
+    // Each process uses one name for its holder and one name for its place in the queue. A late
+    // answer may keep a name in use for a while.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 
@@ -44,8 +44,8 @@ fn unreused_names_are_detected() {
     fails_with("NamesUsedOnce", test);
 }
 
-/// Fails if a finished wait leaves its watch on the server for seconds, because the server then
-/// sends every later node of that name to the watch.
+/// Fails if a finished wait leaves its watch on the server for seconds. The server would then send
+/// every later node of that name to the watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_leaves_no_watch_behind() {
     let server = Etcd::start();
@@ -59,7 +59,7 @@ async fn a_wait_leaves_no_watch_behind() {
         });
         futures_util::future::join_all(takes).await;
     }
-    // Each session keeps one watch.
+    // The session of each pool keeps one watch.
     let left = server.gateway().watches();
     println!("{left} watches");
     assert!(left < 25, "{left} watches are left");

@@ -1,4 +1,4 @@
-//! Other users of the same cluster, and users that lose a right.
+//! Tests with other users of the same cluster, and with users that lose a right.
 
 use std::time::Duration;
 
@@ -75,14 +75,14 @@ async fn a_user_without_write_access_cannot_affect_a_lock() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a user that loses the right to one key also loses its other leases.
+/// Fails if a user that loses the right to one key also loses its leases on other keys.
 #[tokio::test]
 async fn a_lost_right_ends_one_lease() {
     let server = server_with_users();
     let pool = connect(&server).await;
     let keys = (0..20).map(|number| format!("mine:{number}"));
     let keys = keys.chain(["theirs".to_owned()]);
-    // Taken together, so that they are renewed together.
+    // The locks are taken together, so that they are renewed together.
     let mut others = join_all(keys.map(|key| take(&pool, key))).await;
     let theirs = others.pop().expect("the last");
     let root = server.gateway().as_user("root", "root");
@@ -91,7 +91,8 @@ async fn a_lost_right_ends_one_lease() {
     all_are_renewed(&others).await;
 }
 
-/// Fails if these tests do not detect that renewals are retried together with a refused renewal.
+/// Fails if these tests do not detect a bug: after one renewal in a batch was refused, all of them
+/// are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn unsplit_renewals_are_detected() {

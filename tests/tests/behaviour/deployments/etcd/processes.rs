@@ -1,4 +1,5 @@
-//! Processes that share a cluster take turns in order, and pass over dead processes.
+//! Tests that processes on one cluster get a lock in the order of the queue, and that dead
+//! processes are skipped.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::session_server::SessionServer as _;
@@ -19,6 +20,6 @@ fn processes_increment_a_number_without_lost_updates() {
 
 #[test]
 fn no_increment_is_lost_while_leaders_are_killed() {
-    // The processes connect while the first leader is being replaced.
+    // The processes connect while another leader replaces the first leader.
     processes::no_increment_is_lost_while_leaders_are_killed(Etcd::cluster(3), TTL, |_| ());
 }

@@ -1,4 +1,5 @@
-//! Tests of sessions: a session outlasts its leases, and all its locks are notified of its end.
+//! Tests of sessions. A session must outlast its leases, and all holders must be notified of its
+//! end.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
 
-/// Fails if the holders are not notified of the end of their session, or only at its next
-/// heartbeat.
+/// Fails if the holders are not notified of the end of their session, or are notified only at its
+/// next heartbeat.
 #[tokio::test]
 async fn a_lost_session_is_reported_to_all_holders() {
     let server = Etcd::shared();
@@ -55,7 +56,8 @@ fn an_unreported_lost_session_is_detected() {
     fails_with("LostSessionUnreported", test);
 }
 
-/// Fails if the locks of a live session block their keys after the session's own key was deleted.
+/// Fails if the locks of a live session keep their keys locked after the session's own key was
+/// deleted.
 #[tokio::test]
 async fn a_session_without_its_key_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(LASTING);
@@ -91,12 +93,12 @@ fn a_session_shorter_than_its_lease_is_detected() {
     fails_with("SessionUnconfirmed", test);
 }
 
-/// Fails if a heartbeat counts although a replaced leader has answered it. The new leader counts
-/// the lease from its own election.
+/// Fails if a heartbeat that a replaced leader has answered counts as confirmed. The new leader
+/// counts the lease from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // The ttl is shorter than the session could cover, so that a lock needs no separate heartbeat.
+    // The session lasts longer than this ttl, so the lock needs no separate heartbeat.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -105,7 +107,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // The new leader has counted 7 s of the lease before the old leader answers.
+        // The new leader has counted 7 s of the lease before the old leader answers the heartbeat.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
@@ -137,7 +139,7 @@ fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
     // Nothing from the other members may reach the old leader. Messages that they have already sent
-    // are still in its sockets, but it can read nothing else.
+    // are still in its sockets, but it can read no others.
     for (at, server) in cluster.iter().enumerate() {
         if at != old {
             server.network().cut();
@@ -146,14 +148,14 @@ fn replace(cluster: &[Etcd], old: usize) {
     leader(cluster, Some(old));
 }
 
-/// Fails if a request still makes a node after a later request has sealed its session.
+/// Fails if a request creates a node after a later request has sealed its session.
 #[tokio::test]
 async fn a_sealed_session_creates_no_node() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
 }
 
-/// Fails if a request is sent again after its caller is gone, because the name of its node may
-/// belong to another node by then.
+/// Fails if a request is sent again after its caller was dropped. By then, the name of its node may
+/// belong to another node.
 #[tokio::test]
 async fn an_abandoned_request_is_not_sent_again() {
     etcd_gives_up(&Etcd::shared().url("given-up")).await;
@@ -181,7 +183,7 @@ fn a_release_of_another_holder_is_detected() {
     fails_with("DeleteWithoutCompare", test);
 }
 
-/// Fails if a lease lasts as long as its session.
+/// Fails if an unrenewed lease lasts as long as its session.
 #[tokio::test]
 async fn an_unrenewed_lease_ends() {
     let server = Etcd::shared();
@@ -192,8 +194,8 @@ async fn an_unrenewed_lease_ends() {
     works::<Etcd>(&pool, "k").await;
 }
 
-/// Fails if a call waits for a key that was removed before the call's watch began, because the key
-/// may never change again.
+/// Fails if a call keeps waiting for a key removed before the call's watch began. The key may never
+/// change again, so the call would wait forever.
 #[tokio::test]
 async fn a_call_detects_a_removed_key() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;

@@ -47,8 +47,8 @@ async fn a_member_must_prove_its_name() {
     works::<Etcd>(&proven, "again").await;
 }
 
-/// Fails if the pool does not present a requested certificate, or if a wrong certificate is
-/// accepted.
+/// Fails if the pool does not present its certificate on request, or if the server accepts a wrong
+/// certificate.
 #[tokio::test]
 async fn a_client_presents_its_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -69,7 +69,8 @@ async fn a_client_presents_its_certificate() {
     works::<Etcd>(&known, "known").await;
 }
 
-/// Fails if certificates are ignored, because users would then rely on protection that is missing.
+/// Fails if certificates in a URL without TLS are ignored. Users would then rely on a missing
+/// protection.
 #[tokio::test]
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();

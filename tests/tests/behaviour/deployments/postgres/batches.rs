@@ -14,11 +14,11 @@ const ROUNDS: u32 = 80;
 const KEYS: u64 = 8;
 const REQUESTS: u64 = 12;
 
-/// The verbs of the functions `take` and `give`.
+/// The verbs of the SQL functions `take` and `give`.
 const TAKES: [&str; 4] = ["acquire", "join", "renew", "stay"];
 const GIVES: [&str; 3] = ["release", "part", "leave"];
 
-/// Names of processes: one that sends the requests, one that waits, and one that holds locks.
+/// Names of processes: `ME` sends the requests, `WAITER` waits, and `HOLDER` holds locks.
 const ME: &str = "00000000-0000-0000-0000-000000000001";
 const WAITER: &str = "00000000-0000-0000-0000-000000000002";
 const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
@@ -64,12 +64,13 @@ struct Asked {
     keep: Option<i32>,
 }
 
-/// Returns a token for a key. Kind 1 is the token of the lock that the requesting process may hold.
+/// Returns a token for a key. A token of kind 1 is the token of the lock that the requesting
+/// process may hold.
 fn token(kind: u64, key: u64) -> String {
     format!("{kind:08x}-0000-0000-0000-{key:012x}")
 }
 
-/// Returns a request that a free key can serve, for `take` or for `give`.
+/// Returns a request of `take` or `give` that can be granted on a free key.
 fn plain(key: u64) -> Asked {
     Asked {
         verb: "",
@@ -99,7 +100,7 @@ fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
         .collect()
 }
 
-/// A set of keys for one run of a story.
+/// A separate set of keys, on which one story runs.
 struct Copy<'a> {
     client: &'a Client,
     prefix: String,
@@ -115,7 +116,7 @@ impl<'a> Copy<'a> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Creates the rows. Returns the keys whose rows an open transaction must lock.
+    /// Creates the rows. Returns the keys whose rows must be locked by an open transaction.
     async fn make(&self, kinds: &[usize]) -> Vec<String> {
         let (mut sql, mut pinned) = (String::new(), Vec::new());
         for (number, kind) in (0..).zip(kinds) {
@@ -211,7 +212,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Returns the number of rows of locks that this connection has read since the server last
-    /// counted.
+    /// updated its statistics.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
@@ -219,7 +220,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Returns the contents of the tables, without times and fences. Rows without a fence are left
-    /// out, since a batch may make a row for a key that it then leaves unchanged.
+    /// out, because a batch may create a row for a key that it then leaves unchanged.
     async fn tables(&self) -> Vec<String> {
         let look = "SELECT concat_ws(' ', substr(key, length($1) + 1), state, 'token', token, 'process', process, 'reserved',
                 reserved, queued, most, function, expires_at > clock_timestamp(), fence > 5)
@@ -235,14 +236,14 @@ impl<'a> Copy<'a> {
 }
 
 /// Time limit for a story. The store reserves a free lock for a waiting process for one second, so
-/// a slower story may see the end of that second.
+/// that second may end during a slower story.
 const QUICK: Duration = Duration::from_millis(800);
 
 /// Outcome of a story: the result of each request, and the tables afterwards.
 type Outcome = (Vec<String>, Vec<String>);
 
 /// Returns the outcome of one call with all requests, and the outcome of a separate call for each
-/// request. Returns `None` if that took too long.
+/// request. Returns `None` if the machine was too slow.
 async fn both_ways(
     batch: &Copy<'_>,
     alone: &Copy<'_>,
@@ -275,7 +276,8 @@ struct Story {
     calls: Vec<Vec<Asked>>,
 }
 
-/// Returns a request for the key 0 with each token and each option that its verb reads.
+/// Returns requests for the key 0. There is one request for each token and each option that its
+/// verb uses.
 fn forms(verb: &'static str) -> Vec<Asked> {
     let mut forms = Vec::new();
     for kind in [1, 100] {
@@ -303,7 +305,7 @@ fn forms(verb: &'static str) -> Vec<Asked> {
     forms
 }
 
-/// Returns every possible request for every possible row, `REQUESTS` of them in each story.
+/// Returns every possible request for every possible row. Each story has `REQUESTS` of them.
 fn every_request() -> Vec<Story> {
     let mut stories = Vec::new();
     for verbs in [&TAKES[..], &GIVES] {
@@ -336,19 +338,19 @@ fn by_chance(random: &mut Random) -> Story {
     }
 }
 
-/// Fails if a call with several requests ends differently from a separate call for each of them.
+/// Fails if a call with several requests has another outcome than a separate call for each of them.
 /// The rows are missing, free, pinned, waited for, held, expired, reserved, taken away, kept, or
 /// shared.
 #[tokio::test]
 async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");
-    // This database has no pool, so no rows are swept away.
+    // No pool uses this database, so no idle rows are removed.
     let database = Postgres::shared().migrated();
     let client = database.client().await;
     let mut application = database.client().await;
     let mut stories = every_request();
     stories.extend((0..ROUNDS).map(|_| by_chance(&mut random)));
-    // There are several tries, because a busy machine is rarely fast enough.
+    // Each story has several attempts, because a busy machine is rarely fast enough.
     let (mut tries, until) = (0, Instant::now() + LONG * 5);
     for story in &stories {
         while !is_the_same_both_ways(&client, &mut application, tries, story).await {
@@ -383,13 +385,13 @@ async fn is_the_same_both_ways(
     true
 }
 
-/// Fails if a session reads all of a large table, because it made its plans while the table was
-/// nearly empty.
+/// Fails if a session reads the whole of a large table because it made its plans while the table
+/// was nearly empty.
 #[tokio::test]
 async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
-    // Other sessions of a server can make this one plan again, with the large table. Without a pool,
-    // no idle rows are swept away.
+    // This test has a separate server, because sessions of other tests can make this session plan
+    // again with the large table. No pool uses the server, so no idle rows are removed.
     let server = Postgres::start();
     let database = server.migrated();
     let mut client = database.client().await;
@@ -406,8 +408,8 @@ async fn a_batch_reads_only_the_rows_of_its_keys() {
     copy.take(&acquires).await;
     copy.give(&releases).await;
     // The rows are inserted over another connection, because a connection makes new plans after its
-    // own inserts. They sort before the requested keys, because a scan of the whole index ends with
-    // the last requested key.
+    // own inserts. The rows sort before the requested keys, because a scan of the whole index ends
+    // with the last requested key.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;

@@ -1,5 +1,5 @@
-//! Tests of beacons: rows by which sessions show that a process listens. A beacon shows only that a
-//! process can be notified. A missing beacon does not mean that a lease has ended.
+//! Tests of beacons, rows with which sessions show that a process listens. A beacon only shows that
+//! a process can be notified. A missing beacon does not mean that a lease has ended.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     (wait::connected(pool).await, proxy)
 }
 
-/// Cuts a pool off, and waits until the server has ended the pool's session. The sessions of `left`
-/// other pools remain.
+/// Cuts a pool off, and waits until the server has ended the pool's session. `left` is the number
+/// of other pools, whose sessions remain.
 pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     let probe = database.probe("lock:");
     proxy.set(Mode::Refuse);
     let dark = || {
-        // The cut is repeated, because a new connection may come through before it is cut.
+        // The cut is repeated, because the pool may have opened a new connection just before.
         proxy.cut();
         lit(&probe) == left
     };
@@ -46,8 +46,8 @@ pub(super) fn prolong(probe: &PostgresProbe) {
     }
 }
 
-/// Fails if a lock becomes free because its holder's session has ended, since the holder may still
-/// be running.
+/// Fails if a lock becomes free because its holder's session has ended. The holder may still be
+/// running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_ends_no_lease() {
     let (database, other) = fresh().await;
@@ -55,7 +55,7 @@ async fn a_lost_session_ends_no_lease() {
     let held = holder.lock("held").ttl(LONG * 2).acquire().await;
     let held = held.expect("it is free");
     cut_off(&database, &proxy, 1).await;
-    // The wait is long enough for an answer, even on a busy machine.
+    // This wait is long enough for an answer, even on a busy machine.
     let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(5));
     let refused = waits.acquire().await.map(drop);
     assert!(refused.is_err(), "the lease lasts for long");
@@ -67,8 +67,8 @@ async fn a_lost_session_ends_no_lease() {
     take(&other, "held").await.release().await.expect("held");
 }
 
-/// Fails if other processes must wait while a free lock is reserved for a waiting process without a
-/// session.
+/// Fails if a free lock stays reserved for a waiting process without a session, and other processes
+/// must wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_session_is_skipped_at_once() {
     let (database, other) = fresh().await;
@@ -115,7 +115,7 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let next = operator.lock("cut").ttl(TTL).acquire().await;
     let next = next.expect("free at once");
     proxy.pass();
-    // The holder connects again, and sees the loss. The downgrade is repeated until it gets an
+    // The holder connects again, and detects the loss. The downgrade is repeated until it gets an
     // answer.
     cut.downgrade().await.expect_err("it was taken away");
     let error = cut.release().await.expect_err("it was taken away");
@@ -123,8 +123,8 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     next.release().await.expect("still held");
 }
 
-/// Fails if the shared lock of a notified holder becomes free before that holder has ended. Fails
-/// also if the shared lock of a holder without a session stays held.
+/// Fails if the shared lock of a notified holder becomes free before that holder has ended. Also
+/// fails if the shared lock of a holder without a session stays held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoked_shares_end_with_or_without_a_session() {
     let (database, operator) = fresh().await;

@@ -1,4 +1,4 @@
-//! Tests of the clock that decides when leases end.
+//! Tests of the clock that determines the end of leases.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::{LONG, fresh, take};
 
-/// Renews the lock from a separate client, with the functions that the pool uses.
+/// Renews the lock from a separate client, with the SQL functions of the pool.
 async fn renew(client: &Client, key: &str) -> bool {
     let renew = format!(
         "SELECT r.taken FROM leasehold.locks l, leasehold.take(l.process, '{{renew}}', ARRAY[l.key], ARRAY[l.token], '{{20000}}', '{{0}}', '{{false}}', '{{}}') r WHERE l.key = 'lock:{key}'"
@@ -22,11 +22,11 @@ async fn waiting(client: &Client) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if a renewal waits for the row, and then compares the end of the lease with a time from
-/// before the wait.
+/// Fails if a renewal waits for the row's lock, and then compares the end of the lease with a time
+/// from before the wait.
 #[tokio::test]
 async fn a_renewal_delayed_beyond_the_lease_is_refused() {
-    /// A ttl long enough for a renewal to begin within it, even on a busy machine.
+    /// The ttl is long enough that a renewal begins within it, even on a busy machine.
     const SHORT: Duration = Duration::from_secs(10);
     let (database, pool) = fresh().await;
     let guard = take(&pool, "waited").await;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL, patient, works};
 
-/// The page on PostgreSQL, which lists the rights that a role needs.
+/// The documentation page on PostgreSQL, which lists the rights that a role needs.
 const RIGHTS: &str = include_str!("../../../../../docs/stores/postgres.md");
 
 #[distributed_lock(key = "recorded", ttl = "20s", replay = "1h", pool = pool)]
@@ -37,7 +37,7 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// Returns the SQL from the page, with this name of the role.
+/// Returns the SQL from the documentation page, with this name of the role.
 fn grants(role: &str) -> String {
     let (_, rest) = RIGHTS.split_once("```sql\nGRANT").expect("the rights");
     let (grants, _) = rest.split_once("```").expect("the end of the rights");
@@ -47,7 +47,7 @@ fn grants(role: &str) -> String {
     )
 }
 
-/// Fails if only the first lock shows that the database has no tables.
+/// Fails if missing tables are reported only by the first lock.
 #[tokio::test]
 async fn a_database_without_tables_is_reported_at_connect() {
     let database = Postgres::shared().database();
@@ -73,14 +73,15 @@ async fn a_database_without_tables_is_reported_at_connect() {
     );
 }
 
-/// Fails if a pool waits longer than its limit for a silent port without a server.
+/// Fails if a pool waits longer than its limit for a port that accepts connections and never
+/// answers.
 #[tokio::test]
 async fn migrating_a_silent_server_times_out() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
     let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
-    // The limit is half the time that a migration may take.
+    // This limit is half the time that a migration may take.
     let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
     assert_eq!(
         code(&connected.map(drop).expect_err("it is silent")),
@@ -88,7 +89,8 @@ async fn migrating_a_silent_server_times_out() {
     );
 }
 
-/// Fails if the rights on the page are not enough where `PUBLIC` may not execute functions.
+/// Fails if the documented rights are not enough on a server where `PUBLIC` may not execute
+/// functions.
 #[tokio::test]
 async fn the_documented_rights_suffice_without_public_rights() {
     let (database, _pool) = super::fresh().await;
@@ -134,7 +136,7 @@ async fn processes_can_migrate_concurrently() {
     }
 }
 
-/// Fails if tables of an earlier version are used.
+/// Fails if the pool uses tables of an earlier version.
 #[tokio::test]
 async fn only_older_tables_are_refused() {
     let (database, _pool) = super::fresh().await;
@@ -151,7 +153,7 @@ async fn only_older_tables_are_refused() {
     }
 }
 
-/// Fails if a password is shown, or if a wrong password is tried again and again.
+/// Fails if a password is shown, or if a wrong password is tried repeatedly.
 #[tokio::test]
 async fn passwords() {
     let (database, _pool) = super::fresh().await;
@@ -169,7 +171,7 @@ async fn passwords() {
     let unknown = refusal(&database.url_of("nobody")).await;
     assert_eq!(code(&unknown), "28000", "{unknown}");
 
-    // The rights on the page are enough for every kind of lock, and for the check.
+    // The documented rights are enough for every kind of lock, and for `check`.
     let right = database.url_of(&format!("{WITH_PASSWORD}:hunter2"));
     let pool = try_connect(&right).await.expect("it is right");
     assert!(!format!("{pool:?}").contains("hunter2"), "{pool:?}");
@@ -236,7 +238,7 @@ async fn unsupported_features_are_refused() {
     assert!(error.to_string().contains("UTF8"), "{error}");
 }
 
-/// Fails if the functions depend on defaults of the role.
+/// Fails if the functions depend on default settings of the role.
 #[tokio::test]
 async fn defaults_of_the_role_have_no_effect() {
     let (database, _pool) = super::fresh().await;
@@ -281,7 +283,7 @@ async fn a_unix_socket_can_be_used() {
     works(&pool, "socket").await;
 }
 
-/// Fails if a sound server has findings, or if one without persistence has none.
+/// Fails if a good server has findings, or if a server without persistence has none.
 #[tokio::test]
 async fn checks() {
     let server = Postgres::durable();

@@ -1,4 +1,4 @@
-//! Calls with several keys never deadlock, even beside calls of other kinds.
+//! Tests that calls with several keys never deadlock, even while calls of other kinds run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,8 @@ async fn concurrent_calls_of_all_kinds_do_not_deadlock() {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
                         // On a busy machine, a call with the shortest wait may time out while it
-                        // waits for another call's row. A deadlock would be counted before that.
+                        // waits for a row that another call has locked. A deadlock would be counted
+                        // before that.
                         Err(LockError::Unavailable { source }) => {
                             assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }
@@ -82,7 +83,7 @@ async fn call(pool: &LockPool, random: &mut Random) -> Result<(), LockError> {
     request.run(async { tokio::time::sleep(stay).await }).await
 }
 
-/// Returns the server's own count of deadlocks.
+/// Returns the number of deadlocks that the server has counted.
 async fn deadlocks(database: &Database) -> i64 {
     let client = database.client().await;
     pools_ended(&client).await;
@@ -90,14 +91,14 @@ async fn deadlocks(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Takes the locks of these keys for a moment in one call, or queues for them.
+/// Takes the locks of these keys for a moment in one call, or queues for the locks.
 const TAKE: &str = "SELECT count(*) FROM leasehold.take(gen_random_uuid(),
     array_fill('acquire'::text, ARRAY[cardinality($1::text[])]), $1,
     ARRAY(SELECT gen_random_uuid() FROM unnest($1)),
     array_fill(1, ARRAY[cardinality($1)]), array_fill(0, ARRAY[cardinality($1)]),
     array_fill(true, ARRAY[cardinality($1)]), array_fill('batch'::text, ARRAY[cardinality($1)]))";
 
-/// Fails if rows are locked in the order of the requests in a batch.
+/// Fails if a batch locks the rows in the order of its requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_in_any_order_do_not_deadlock() {
     const CLIENTS: u32 = 4;

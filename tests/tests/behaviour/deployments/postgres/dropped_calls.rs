@@ -1,5 +1,5 @@
-//! Tests of transactions that outlive the call that verified them. Either they commit before the
-//! next call of the same process reads, or they do not commit.
+//! Tests of transactions that outlive the call whose lock they have verified. Such a transaction
+//! either commits before the next call of the same process reads, or does not commit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::{LONG, connect, take};
 
-/// Time in which the next call could run beside the transaction if nothing prevented it.
+/// Time in which the next call could run during the transaction if nothing prevented it.
 const LOOK: Duration = Duration::from_secs(1);
 
 const LEVELS: [IsolationLevel; 3] = [
@@ -21,8 +21,8 @@ const LEVELS: [IsolationLevel; 3] = [
     IsolationLevel::Serializable,
 ];
 
-/// Creates a database for consecutive numbers, each in a separate row, so that two transactions
-/// never write the same row.
+/// Creates a database for consecutive numbers. Each number is in a separate row, so that two
+/// transactions never write the same row.
 async fn numbers(server: &Postgres) -> (Database, LockPool, Client) {
     let database = server.migrated();
     let client = database.client().await;
@@ -53,8 +53,8 @@ async fn write(client: &Client, number: i64) -> Result<(), Error> {
     client.execute(write, &[&number]).await.map(drop)
 }
 
-/// Takes the lock for one call, and starts the next call. Both have waited, so the process has a
-/// fence for each.
+/// Takes the lock for one call, and starts the next call. Both calls had to wait, so the store has
+/// given the process a fence for each of them.
 async fn two_calls(
     database: &Database,
     pool: &LockPool,
@@ -68,7 +68,7 @@ async fn two_calls(
     (first.await, tokio::spawn(next))
 }
 
-/// Runs the whole next call. It must not read an old number.
+/// Runs the whole next call, which must not read an old number.
 async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     let guard = take(&pool, "numbers").await;
     let ended = async {
@@ -80,7 +80,7 @@ async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if two transactions have read the same number, or if one of the two numbers is missing.
+/// Fails if two transactions have read the same number, or if one of their two numbers is missing.
 async fn none_is_lost(client: &Client, level: IsolationLevel) {
     let read = "SELECT count(*), count(DISTINCT number) FROM numbers";
     let row = client.query_one(read, &[]).await.expect("a count");
@@ -91,7 +91,8 @@ async fn none_is_lost(client: &Client, level: IsolationLevel) {
     );
 }
 
-/// Fails if a call commits beside a transaction that a dropped call of its process left behind.
+/// Fails if a call commits while a transaction that a dropped call of the same process left behind
+/// is still open.
 #[tokio::test]
 async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     for level in LEVELS {
@@ -113,7 +114,7 @@ async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits beside a prepared transaction of a returned call.
+/// Fails if a call commits while a transaction that a finished call has prepared is still open.
 #[tokio::test]
 async fn a_prepared_transaction_blocks_the_next_commit() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
@@ -137,8 +138,8 @@ async fn a_prepared_transaction_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits before the `COMMIT` of an earlier call that was dropped while its
-/// `COMMIT` was in flight.
+/// Fails if a call commits before the `COMMIT` of an earlier call. The earlier call was dropped
+/// while its `COMMIT` was in flight.
 #[tokio::test]
 async fn a_commit_in_flight_blocks_the_next_commit() {
     for level in LEVELS {

@@ -1,5 +1,5 @@
 //! Tests that a transaction with a verified lease commits before another holder gets the lock, or
-//! not at all. Here leases end in the middle of transactions.
+//! not at all. In these tests leases end in the middle of transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 
 use super::{LONG, connect};
 
-/// The shortest ttl. Transactions last up to twice as long.
+/// The shortest allowed ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const PROCESSES: u32 = 3;
@@ -23,11 +23,11 @@ const TASKS: u32 = 4;
 const KEYS: u64 = 2;
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// The place of the call of `leasehold.verify` in a transaction.
+/// The call of `leasehold.verify` in a transaction, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verify {
     Never,
-    /// One call, at the start or at the end of the transaction, at random.
+    /// One call, randomly at the start or at the end of the transaction.
     Once,
 }
 
@@ -64,8 +64,8 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if no update is lost, because the test above would then
-/// prove nothing.
+/// Runs the same load without `verify`. Fails if no update is lost, because the test above would
+/// then prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn updates_are_lost_without_verify() {
     let (lost, counts) = load(Verify::Never, IsolationLevel::ReadCommitted).await;
@@ -134,8 +134,8 @@ impl Task {
         }
     }
 
-    /// True if the load must go on. A busy machine may need longer until each counted event has
-    /// happened.
+    /// True if the load must continue. On a busy machine, it may take longer until each counted
+    /// event has happened.
     fn goes_on(&self, until: Instant) -> bool {
         let now = Instant::now();
         let is_short = || self.verify == Verify::Once && !self.counts.all_happened();

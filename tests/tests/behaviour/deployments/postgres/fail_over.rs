@@ -1,4 +1,5 @@
-//! A primary with a standby that takes over: pools follow, and no two verified commits overlap.
+//! Tests of a primary whose standby takes over. Pools must follow, and no two transactions with
+//! verified locks may overlap.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use tokio_postgres::{Client, Error, GenericClient, NoTls};
 
 use super::{LONG, TTL, take, works};
 
-/// The name by which the primary knows its standby.
+/// The standby's name at the primary.
 const STANDBY: &str = "standby";
 /// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
@@ -39,8 +40,8 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(replication: Replication) -> Self {
-        // With this setting, the standby tries a restarted primary again at once instead of after
-        // five seconds.
+        // With this setting, the standby connects to a restarted primary at once. By default it
+        // waits five seconds between attempts.
         let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
         let database = primary.migrated();
         let standby = primary.standby(STANDBY);
@@ -61,7 +62,8 @@ impl Pair {
         wait::connected(LockPool::builder().url(&*self.url)).await
     }
 
-    /// Waits until the standby has a commit of the load, which takes longer on a busy machine.
+    /// Waits until the standby has at least one commit of the load, which takes longer on a busy
+    /// machine.
     pub(super) fn replicates(&self) {
         self.primary.wait_for(STANDBY);
         let standby = self.database.on(&self.standby).probe("lock:");
@@ -69,7 +71,7 @@ impl Pair {
         wait::until("a commit arrives", LONG, || standby.value(count) != "0");
     }
 
-    /// Cuts the standby off for `misses`, kills the primary, and promotes the standby.
+    /// Cuts the standby off for `misses`, then kills the primary and promotes the standby.
     pub(super) fn fail_over(&mut self, misses: Duration) {
         self.standby.pause();
         self.primary.cut_standbys_off();
@@ -80,7 +82,8 @@ impl Pair {
     }
 }
 
-/// Fails if a granted lock is forgotten although the standby has it, or if a pool does not follow.
+/// Fails if a granted lock is lost although the standby has it, or if a pool does not follow the
+/// fail-over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_follow_a_fail_over_and_keep_locks() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -105,7 +108,7 @@ async fn pools_follow_a_fail_over_and_keep_locks() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a pool waits for a hanging primary, or goes back to it.
+/// Fails if a pool waits for a hanging primary, or uses it again later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_primary_is_abandoned() {
     let pair = Pair::start(Replication::Asynchronous);
@@ -124,9 +127,9 @@ async fn a_hanging_primary_is_abandoned() {
     pair.primary.resume();
 }
 
-/// Fails if a lock from before a fail-over verifies, even if the new primary has it, because data
-/// that its holder has read may be missing there. Fails also if a lock no longer verifies after a
-/// mere crash of the primary.
+/// Fails if `verify` accepts a lock from before a fail-over, even if the new primary has the lock.
+/// Data that its holder has read may be missing there. Also fails if `verify` refuses a lock after
+/// a mere crash of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -180,8 +183,8 @@ async fn verified_commits_do_not_overlap() {
     }
 }
 
-/// The same without `verify`. Fails if no commits overlap, because the test above would then prove
-/// nothing.
+/// Runs the same load without `verify`. Fails if no commits overlap, because the test above would
+/// then prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_overlap_without_verify() {
     for _ in 0..3 {
@@ -197,11 +200,11 @@ async fn commits_overlap_without_verify() {
 const POOLS: u32 = 3;
 const TASKS: u32 = 8;
 const KEYS: u64 = 16;
-/// Longer than the fail-over, so that holders of forgotten locks continue beside new holders.
+/// Longer than the fail-over, so that holders of lost locks still run while new holders run.
 const LEASE: Duration = Duration::from_secs(6);
 /// Longest duration of a section.
 const SECTION: Duration = Duration::from_secs(4);
-/// Duration before the kill for which the standby receives nothing.
+/// Duration before the kill of the primary in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(1_200);
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(8);
@@ -299,7 +302,7 @@ pub(super) async fn commits_beyond(client: &Client, before: i64) {
     wait::within("the new primary serves", LONG, more).await;
 }
 
-/// Connects a client to the primary, as an application would.
+/// Connects a client to the primary, like an application.
 pub(super) async fn connected(url: &str) -> Option<Client> {
     let url = format!("{url}?target_session_attrs=read-write");
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
@@ -346,8 +349,7 @@ impl Task {
         while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
-            // A call that gets no lock, or finds no server, ends its connection and lets another
-            // call try.
+            // After a call without a lock or without a server, the loop makes another call.
             let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
                 continue;
             };
@@ -362,13 +364,13 @@ impl Task {
                 client = None;
             }
             self.bodies.leave(key, lease);
-            // The lock may be gone with the primary.
+            // An error is ignored, because the lock may be lost with the primary.
             let _ = guard.release().await;
         }
     }
 
-    /// Runs one section. After a failure `client` is `None`, and only the table shows if the write
-    /// was done.
+    /// Runs one section. If the section fails, `client` is `None`, and only the table shows if the
+    /// write was committed.
     async fn section(
         &self,
         client: &mut Option<Client>,
@@ -382,7 +384,7 @@ impl Task {
             return;
         };
         tokio::time::sleep(takes).await;
-        // At this time there may be another primary, or none yet.
+        // At this time there may be another primary, or no primary yet.
         while guard.check().is_ok() {
             if self.write(client, guard, number, seen).await {
                 return;
@@ -405,8 +407,8 @@ impl Task {
         client.as_mut()
     }
 
-    /// Returns true if the transaction has ended, whatever its result, and false if another try
-    /// makes sense.
+    /// Returns true if the transaction has ended with any result. Returns false if it can be
+    /// repeated.
     async fn write(
         &self,
         client: &mut Option<Client>,

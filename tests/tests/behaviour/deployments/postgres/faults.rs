@@ -1,4 +1,4 @@
-//! The pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 use super::{LONG, connect, fresh, works};
 
 const TTL: Duration = Holder::TTL;
-/// The ttl of a lease that a watchdog keeps, even on a busy machine.
+/// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
 
 /// Ends every connection of a pool to the database. Returns the number of ended connections.
@@ -26,7 +26,7 @@ async fn end_connections(database: &Database) -> i64 {
         .get(0)
 }
 
-/// Fails if an ended connection is kept, or if a call with time for another try fails.
+/// Fails if the pool keeps an ended connection, or if a call with time for another attempt fails.
 #[tokio::test]
 async fn ended_connections_are_replaced() {
     let (database, pool) = fresh().await;
@@ -35,9 +35,10 @@ async fn ended_connections_are_replaced() {
     let (probe, mut number) = (database.probe("lock:"), 0);
     let end = "SELECT expires_at FROM leasehold.locks WHERE key = 'lock:held'";
     let first = probe.value(end);
-    // The loop ends early if the lease is lost, because a lost lease is not renewed.
+    // The loop also ends if the lease is lost, because a lost lease is not renewed.
     while number < 20 || kept.check().is_ok() && probe.value(end) == first {
-        // The pool may be connecting at this moment, so the end of connections is repeated.
+        // The pool may be connecting at this moment and have no connection, so this statement is
+        // repeated.
         let ends = async {
             while end_connections(&database).await == 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -51,7 +52,7 @@ async fn ended_connections_are_replaced() {
     kept.release().await.expect("still held");
 }
 
-/// Fails if a new pool is needed after a crash of the server, or if a lease is lost in the crash.
+/// Fails if a crash of the server requires a new pool, or if a lease is lost in the crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = Postgres::start();
@@ -99,17 +100,17 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works(&pool, &format!("after-{round}")).await;
-        // A lock that is gone within this limit was removed, because the ttl is far longer.
+        // The ttl is far longer than this limit, so the pool has removed the lock.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
     }
 }
 
-/// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
+/// Fails if a lease is lost in a short stop, or if a lease still counts as held after a long stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_stops() {
     let server = Postgres::start();
-    // The pool has a long timeout, because each holder has only one try for its lock.
+    // The pool has a long timeout, because each holder makes only one attempt to get its lock.
     let pool = LockPool::builder().url(server.migrated().url());
     let pool = wait::connected(pool.io_timeout(Duration::from_secs(3))).await;
     for round in 0..3 {
@@ -118,7 +119,7 @@ async fn leases_survive_only_short_stops() {
         server.pause();
         tokio::time::sleep(TTL / 4).await;
         server.resume();
-        // Long enough to reveal a lost lease.
+        // A lost lease is detected after this time.
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;
@@ -133,11 +134,13 @@ async fn leases_survive_only_short_stops() {
     works(&pool, "long").await;
 }
 
-/// Fails if the table grows with every key ever locked, or if a held lock is swept away.
+/// Fails if the table keeps a row for every key ever locked, or if the row of a held lock is
+/// removed.
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // The timeout is long, because a sweep without a timely answer is repeated only much later.
+    // The timeout is long. If the answer to a removal of idle rows (a sweep) is late, the pool
+    // repeats it only much later.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;
@@ -145,8 +148,8 @@ async fn idle_rows_are_removed() {
     let client = database.client().await;
     let insert = "INSERT INTO leasehold.locks (key, fence) SELECT 'idle:' || n, n FROM generate_series(1, 2500) n";
     client.batch_execute(insert).await.expect("an owner may");
-    // The clock moves on until a sweep is due. It takes several sweeps, which follow each other at
-    // once.
+    // The clock is advanced until a sweep is due. Several sweeps follow each other at once to
+    // remove all rows.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();

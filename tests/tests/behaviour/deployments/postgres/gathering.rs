@@ -12,11 +12,10 @@ use tokio::task::JoinSet;
 use super::{LONG, take, works};
 
 const CALLERS: u32 = 60;
-/// Longer than the engine waits for answers before it sends further requests.
+/// Longer than the time for which the engine collects further requests.
 const APART: Duration = Duration::from_millis(25);
 
-/// Fails if each request to a slow server is a separate call, because that would keep the server
-/// slow.
+/// Fails if each request to a slow server is a separate call, which would keep the server slow.
 #[tokio::test]
 async fn requests_share_calls_while_the_server_is_slow() {
     let server = Postgres::start();
@@ -33,8 +32,8 @@ async fn requests_share_calls_while_the_server_is_slow() {
     server.resume();
     callers.join_all().await;
     drop(pool);
-    // This query runs in another database, so that it is not counted itself. The server's counts
-    // are sure to include a session only after the session has ended.
+    // This query runs in another database, so that it is not counted. The counts of the server
+    // certainly include a session only after the session has ended.
     let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'";
     let ended = || server.ask(left) == "0";
     wait::until_async("all connections end", LONG, ended).await;
@@ -52,14 +51,14 @@ fn piled_up_calls_are_detected() {
 }
 
 /// Fails if a renewal behind pending calls waits for as long as these calls may take. Their
-/// connection is silent, so the lease would end before.
+/// connection is silent, so the lease would end before that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_does_not_wait_for_patient_calls() {
     const KEPT: Duration = Duration::from_secs(9);
     let database = Postgres::shared().migrated();
     let proxy = Proxy::start_postgres(database.address());
     let pool = LockPool::builder().url(database.url_over(proxy.address()));
-    // A quarter of this timeout is the limit for the answer to an acquire.
+    // The time limit for the answer to an acquire is a quarter of this timeout.
     let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
     let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
     let kept = kept.expect("it is free");
@@ -68,7 +67,8 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     for call in ["first", "second"] {
         let pool = pool.clone();
         calls.spawn(async move { take(&pool, call).await });
-        // The pause keeps the requests apart, since the engine combines requests made within 20 ms.
+        // The pause keeps the requests separate, because the engine combines requests made within
+        // 20 ms.
         tokio::time::sleep(APART).await;
     }
     tokio::time::sleep(KEPT + Duration::from_secs(2)).await;

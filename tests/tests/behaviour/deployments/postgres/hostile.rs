@@ -1,5 +1,6 @@
-//! Tests of a role that may create functions and operators in `public`, as every role may up to
-//! PostgreSQL 14. None of its functions may run with the rights of a pool or of a person.
+//! Tests with a role that may create functions and operators in `public`, as every role may by
+//! default up to PostgreSQL 14. None of its functions may run with the rights of a pool or of a
+//! person.
 
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -35,7 +36,7 @@ async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// Returns a client with a safe `search_path`, which calls exactly the functions that it names.
+/// Returns a client with a safe `search_path`, with which another role's functions are not found.
 async fn safe_client(database: &Database) -> Client {
     let client = database.client().await;
     let path = "SET search_path = pg_catalog, pg_temp";
@@ -44,7 +45,7 @@ async fn safe_client(database: &Database) -> Client {
 }
 
 /// Creates the hostile functions and operators as a role with few rights. Sessions that begin later
-/// find them first.
+/// would find them before the system's functions.
 async fn plant(database: &Database) {
     let client = safe_client(database).await;
     let name = "SELECT current_database()::text";
@@ -66,7 +67,7 @@ async fn nothing_ran(database: &Database) {
     assert!(!caught.get::<_, bool>(0), "a function of another role ran");
 }
 
-/// Uses every kind of lock, and inspects them.
+/// Uses every kind of lock, and inspects the locks.
 async fn serves(pool: &LockPool, other: &LockPool) {
     works(pool, "alone").await;
     let mut calls = JoinSet::new();
@@ -129,8 +130,8 @@ fn a_trusted_search_path_is_detected() {
     rerun::fails_with("SearchPathTrusted", test);
 }
 
-/// Fails if a leasehold function runs another role's function when a person calls it with another
-/// `search_path`.
+/// Fails if a function of leasehold runs another role's function when a person calls it with
+/// another `search_path`.
 #[tokio::test]
 async fn functions_run_no_code_of_another_role() {
     let database = Postgres::shared().migrated();

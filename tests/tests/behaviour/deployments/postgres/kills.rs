@@ -19,24 +19,26 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 use super::LONG;
 use super::fail_over::{Pair, Replication, commits_beyond, connected};
 
-/// The shortest ttl. Transactions last up to twice as long.
+/// The shortest allowed ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const POOLS: u32 = 3;
 const TASKS: u32 = 4;
 const KEYS: u64 = 2;
-/// Time for which random sessions are ended, before each kill of a server and after the fail-over.
+/// Duration of a phase in which random sessions are ended. There is a phase before each kill of a
+/// server and one after the fail-over.
 const ROUND: Duration = Duration::from_millis(2_500);
 /// Longest pause between the ends of two sessions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Duration before the fail-over for which the standby receives nothing.
+/// Duration before the fail-over in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(400);
 /// Number of kills and restarts of the primary.
 const RESTARTS: u32 = 2;
-/// One client in this many vanishes in the middle of its transaction.
+/// One client in this many is dropped in the middle of its transaction.
 const MORTAL: u64 = 12;
 
-/// Ends a random session of the tests' databases, either a pool's or an application's.
+/// Ends a random session of the tests' databases. The session belongs to a pool or to an
+/// application.
 const END_A_SESSION: &str = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname LIKE 'test\\_%' ORDER BY random() LIMIT 1) s";
 
 /// Fails if an update is lost: a transaction read before another holder's commit and wrote after
@@ -60,8 +62,8 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if no update is lost, because the test above would then
-/// prove nothing.
+/// Runs the same load without `verify`. Fails if no update is lost, because the test above would
+/// then prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn updates_are_lost_without_verify() {
     let found = load(Replication::Asynchronous, false).await;
@@ -72,8 +74,8 @@ async fn updates_are_lost_without_verify() {
 /// Data on the new primary, and counts of events at the clients and servers.
 #[derive(Debug)]
 struct Found {
-    /// Number of commits from before the fail-over that the new primary has, and of commits after
-    /// it.
+    /// Number of commits from before the fail-over that the new primary has, and number of commits
+    /// after the fail-over.
     before: u64,
     after: u64,
     /// Commits that read the same value as another commit.
@@ -84,7 +86,7 @@ struct Found {
     late: u64,
     /// Transactions rolled back because the lease was over.
     refused: u64,
-    /// Clients that vanished in the middle of a transaction.
+    /// Clients dropped in the middle of a transaction.
     clients: u64,
     sessions: u64,
 }
@@ -162,8 +164,8 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     }
 }
 
-/// Ends sessions, kills and restarts the primary, and lets the standby take over. Returns the
-/// number of commits that the new primary then had, and the number of ended sessions.
+/// Ends sessions, kills and restarts the primary, and promotes the standby. Returns the number of
+/// commits on the new primary right after the fail-over, and the number of ended sessions.
 fn strike(mut pair: Pair, mut random: Random) -> (Pair, u64, u64) {
     let mut sessions = 0;
     for _ in 0..RESTARTS {
@@ -215,8 +217,7 @@ impl Task {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
             let request = request.wait(Duration::from_millis(500));
-            // A call that gets no lock, or finds no server, ends its connection and lets another
-            // call try.
+            // A call without a lock does not use the client, so the next call can use it.
             let is_of_use = match request.acquire().await {
                 Ok(guard) => self.add(&mut client, &guard, key).await,
                 Err(_) => true,
@@ -238,7 +239,7 @@ impl Task {
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // A client that need not die lives until the end.
+        // Any other client lives until the end.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);
@@ -256,8 +257,7 @@ impl Task {
                 self.counts
                     .refused
                     .fetch_add(u64::from(refused), Ordering::Relaxed);
-                // A commit without an answer may or may not have succeeded, and only the table
-                // shows that.
+                // A commit without an answer may have succeeded. Only the table shows the result.
                 refused
             }
         }
@@ -274,8 +274,8 @@ impl Task {
         let isolation = match self.random.below(3) {
             0 if self.verifies => IsolationLevel::RepeatableRead,
             1 if self.verifies => IsolationLevel::Serializable,
-            // Only this level is used without `verify`, because at higher levels the database
-            // itself refuses lost updates.
+            // Without `verify`, only this level is used. At higher levels the database itself
+            // refuses lost updates.
             _ => IsolationLevel::ReadCommitted,
         };
         let builder = client.build_transaction().isolation_level(isolation);

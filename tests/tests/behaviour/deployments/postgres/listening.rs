@@ -1,5 +1,5 @@
-//! Tests that all calls get their answers, no matter which runtime reads the answers. Similar tests
-//! exist for Redis.
+//! Tests that all calls get their answers, on any runtime that reads the answers. The tests for
+//! Redis are similar.
 
 use std::time::Instant;
 
@@ -19,18 +19,19 @@ fn database() -> Database {
     Postgres::shared().migrated()
 }
 
-/// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
-/// blocked.
+/// Fails if callers of one runtime wait while another runtime should read the answers and all its
+/// workers are blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_runtime_delays_no_other_call() {
-    /// Bound for a call. A server without a free processor may take a second.
+    /// Bound for a call. A server without a free processor may need a second for its answer.
     const SLOW: Duration = Duration::from_secs(3);
     let database = database();
     let pool = pool_at(&database.url()).await;
     calls_go_on_beside_a_blocked_runtime(&pool, 2 * SLOW, SLOW).await;
 }
 
-/// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
+/// Fails if calls on concurrent runtimes keep each other waiting forever, or hold a lock at the
+/// same time.
 #[test]
 fn concurrent_runtimes_share_a_pool() {
     let database = database();
@@ -61,11 +62,11 @@ fn end_session(probe: &PostgresProbe) -> String {
     pid
 }
 
-/// Fails if the pool does not notice the end of its connection before its next request.
+/// Fails if the pool detects the end of its connection only at its next request.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
-    /// Less than the time until the pool next tests its connection, which is at least 10 s after
-    /// the last test.
+    /// Less than the time until the pool's next test of its connection. That test comes at least 10
+    /// s after the last one.
     const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
@@ -86,8 +87,8 @@ fn an_ended_connection_is_replaced_at_once() {
     assert!(!late, "each time");
 }
 
-/// Fails if a call waits until a silent connection times out, although the connection ended while
-/// the call's runtime was idle.
+/// Fails if a call waits until a silent connection times out. The connection has ended while the
+/// call's runtime was idle.
 #[test]
 fn an_unnoticed_disconnect_delays_no_call() {
     /// Less than the 40 s after which a silent connection counts as ended.
@@ -96,7 +97,8 @@ fn an_unnoticed_disconnect_delays_no_call() {
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
-    // From now on that runtime reads the answers, and does nothing more.
+    // After this call, the runtime should read the answers, but it is not polled until the next
+    // call.
     runtime.block_on(works(&pool, "key"));
     end_session(&probe);
     let (asked, excuse) = (Instant::now(), Excuse::begin());

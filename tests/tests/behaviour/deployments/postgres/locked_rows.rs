@@ -1,4 +1,4 @@
-//! Tests that a row locked by another client costs only its own key the lease.
+//! Tests that only the lease of its own key is lost while another client locks a row.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::{LONG, connect, fresh, take};
 /// The ttl of leases that a watchdog keeps while a row is locked.
 const TTL: Duration = Duration::from_secs(2);
 const KEYS: u32 = 20;
-/// Fails if rows that a person's session has locked cost other keys their leases, or block calls
-/// that acquire and release new locks.
+/// Fails if leases are lost although another session has locked only the rows of other keys. Also
+/// fails if such rows block calls that acquire and release new locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_rows_cost_no_other_lease() {
     let database = Postgres::shared().migrated();
@@ -35,7 +35,7 @@ async fn locked_rows_cost_no_other_lease() {
     let lost = held.iter().map(LockGuard::lost);
     let lost = futures_util::future::join_all(lost);
     wait::within("their own leases end", LONG, lost).await;
-    // Longer than the leases, and longer than the store's functions skip locked rows.
+    // Longer than the leases last, and longer than the store's functions skip locked rows.
     let ends = tokio::time::Instant::now() + TTL * 2;
     let mut taken = 0;
     while tokio::time::Instant::now() < ends {
@@ -54,7 +54,7 @@ async fn locked_rows_cost_no_other_lease() {
     take(&pool, "held-0").await.release().await.expect("free");
 }
 
-/// Fails if a call of a function waits for all its rows instead of skipping locked ones.
+/// Fails if a call of a function waits for all its rows instead of skipping the locked rows.
 #[tokio::test]
 async fn a_call_skips_locked_rows() {
     let (database, pool) = fresh().await;
@@ -80,7 +80,7 @@ async fn a_call_skips_locked_rows() {
     drop(held);
 }
 
-/// Takes all locks at once, so that their renewals are sent together.
+/// Takes all locks at the same time, so that their renewals are sent together.
 async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     let taking = (0..KEYS).map(|number| {
         let lock = pool.lock(format!("held-{number}")).ttl(TTL).wait(LONG);
@@ -90,7 +90,7 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     taken.expect("they are free")
 }
 
-/// Fails if the first test does not detect that locked rows make all requests in the same call
+/// Fails if the first test does not detect a bug: a locked row makes all requests in the same call
 /// fail.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]

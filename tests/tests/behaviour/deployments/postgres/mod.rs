@@ -1,4 +1,4 @@
-//! Locks in a table of a PostgreSQL database.
+//! Tests of locks in a table of a PostgreSQL database.
 
 use std::time::Duration;
 
@@ -37,12 +37,12 @@ mod verifying;
 const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
 
-/// FROM clause for the sessions with beacons, which show that their process listens, in the queried
-/// database.
+/// FROM clause for the sessions with beacons in the queried database. A beacon shows that its
+/// process listens.
 const BEACONS: &str = "leasehold.beacons l JOIN pg_stat_activity a ON a.pid = l.pid AND a.backend_start = l.began WHERE true";
 
-/// Makes a free lock stay reserved for its next process for an hour, and keeps every waiting
-/// process in its queue.
+/// Keeps a free lock reserved for its next process for an hour, and keeps every waiting process in
+/// its queue.
 const WITHOUT_HASTE: &str = "
     CREATE FUNCTION public.stays_handed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN NEW.expires_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;
@@ -57,7 +57,7 @@ async fn connect(database: &Database) -> LockPool {
     wait::connected(LockPool::builder().url(database.url())).await
 }
 
-/// Returns a pool with a long timeout, for tests in which timeouts play no part.
+/// Returns a pool with a long timeout, for tests that do not test timeouts.
 async fn patient(database: &Database) -> LockPool {
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     wait::connected(pool).await
@@ -81,8 +81,8 @@ async fn works(pool: &LockPool, key: &str) {
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// Fails unless a call for the lock is refused. Tries again if the call times out, as may happen on
-/// a busy machine.
+/// Fails unless a call for the lock is refused. Repeats a call that times out, as may happen on a
+/// busy machine.
 async fn is_kept_from(pool: &LockPool, key: &str) {
     let refused = async {
         loop {
@@ -97,8 +97,8 @@ async fn is_kept_from(pool: &LockPool, key: &str) {
     assert!(matches!(error, LockError::Contended { .. }), "{error}");
 }
 
-/// Lets waiting processes be as late as on a busy machine, without losing the lock that is reserved
-/// for them.
+/// Lets waiting processes be as late as on a busy machine. They still get the lock reserved for
+/// them.
 async fn without_haste(database: &Database) {
     let made = database.client().await.batch_execute(WITHOUT_HASTE).await;
     made.expect("an owner may");
@@ -111,8 +111,8 @@ async fn queued(probe: &PostgresProbe, key: &str, many: u32) {
     wait::until_async("they queue", LONG, queue).await;
 }
 
-/// Waits until the sessions of all pools have ended. Only then are the server's counts sure to
-/// include these sessions.
+/// Waits until the sessions of all pools have ended. Only then do the counts of the server
+/// certainly include these sessions.
 async fn pools_ended(client: &Client) {
     let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
     let ended = async {

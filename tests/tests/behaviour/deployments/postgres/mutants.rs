@@ -1,4 +1,4 @@
-//! Bugs in the SQL, each detected by the test for it.
+//! Bugs in the SQL. For each bug, a test verifies that another test detects it.
 
 use leasehold_tests::postgres::mutants::fails_with;
 

@@ -1,4 +1,4 @@
-//! Tests that roles with few rights in the database of the locks cannot block, forge or free a
+//! Tests that roles with few rights in the database of the locks cannot block, forge or release a
 //! lock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -57,7 +57,8 @@ fn code(ended: Result<(), Error>) -> String {
     error.code().map_or("", SqlState::code).to_owned()
 }
 
-/// Takes the advisory locks that another session holds, and those that earlier versions took.
+/// Takes the advisory locks that another session holds, and those that earlier versions of
+/// leasehold took.
 async fn take_advisory_locks(neighbour: &Client) {
     let seen = "SELECT pg_try_advisory_lock_shared(((l.classid::bigint << 32) | l.objid::bigint)) \
         FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1";
@@ -69,7 +70,8 @@ async fn take_advisory_locks(neighbour: &Client) {
     }
 }
 
-/// Fails if a role with only the right to connect delays a sweep, a migration or a beacon.
+/// Fails if a role with only the right to connect delays the removal of idle rows, a migration or a
+/// beacon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_with_only_connect_delays_nothing() {
     let empty = Postgres::shared().database();
@@ -117,7 +119,7 @@ async fn a_role_with_only_connect_delays_nothing() {
 #[tokio::test]
 async fn a_session_of_another_role_does_not_keep_a_beacon_lit() {
     let (database, _pool) = fresh().await;
-    // As the pool's role does, this role may not read the start times of other roles' sessions.
+    // Like the pool's role, this role may not read the start times of other roles' sessions.
     let rights =
         "GRANT USAGE ON SCHEMA leasehold TO <role>; GRANT SELECT ON leasehold.beacons TO <role>";
     let role = neighbour(&database, rights).await;
@@ -142,7 +144,8 @@ fn micros() -> i64 {
     i64::try_from(now.expect("after 1970").as_micros()).expect("a fence fits a bigint")
 }
 
-/// Fails if a role with USAGE can block a key for longer than an hour, or can do what a pool does.
+/// Fails if a role with USAGE can block a key for longer than an hour, or can call the functions of
+/// a pool.
 #[tokio::test]
 async fn a_role_with_usage_blocks_no_key() {
     let (database, pool) = fresh().await;
@@ -165,7 +168,8 @@ async fn a_role_with_usage_blocks_no_key() {
     }
     let held = guard(&client, "lock:spoilt", fence).await;
     held.expect("the fence of a held lock");
-    // A fence within the hour is accepted. It blocks holders until the clock has passed this fence.
+    // A fence up to an hour ahead of the clock is accepted. It blocks holders until the clock has
+    // passed this fence.
     let ahead = guard(&hostile, "lock:spoilt", micros() + HOUR / 2).await;
     ahead.expect("as far as clocks may differ");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Tests of networks with faults between a pool and PostgreSQL: lost answers, black holes, and
-//! invalid bytes.
+//! Tests of network faults between a pool and PostgreSQL: lost answers, black holes, and invalid
+//! bytes.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
 }
 
 /// Takes and releases a lock, and loses the answer to `verb`. If the answer is late, the pool may
-/// give up on it before it is lost, so there are further tries.
+/// stop waiting for it before it is lost, so there are several attempts.
 async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     let key = format!("lost-{verb}");
     let before = proxy.counts().lost;
@@ -39,7 +39,8 @@ async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
         };
         let guard = request.acquire().await;
         let guard = guard.unwrap_or_else(|error| panic!("{after:?}, {verb}: {error}"));
-        // A release with a lost answer may report that it found nothing.
+        // A release with a lost answer may report a missing lock, because its first request was
+        // executed.
         let _ = guard.release().await;
         let lost = || before < proxy.counts().lost;
         if wait::try_until(Duration::from_secs(2), lost).is_some() {
@@ -59,14 +60,14 @@ async fn a_call_with_a_lost_answer_is_repeated() {
         for verb in ["acquire", "release", "join"] {
             loses(&proxy, &pool, verb, after).await;
             let gone = || !probe.exists(&format!("lost-{verb}"));
-            // A lock that is gone within this limit was removed, because the ttl is longer.
+            // The ttl is longer than this limit, so the pool has removed the lock.
             wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
         }
     }
 }
 
-/// Fails if a call in a black hole blocks for longer than its `wait`, or if its abandoned lock
-/// stays.
+/// Fails if a call in a black hole blocks for longer than its `wait`, or if the lock of an
+/// abandoned call stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_delays_calls_at_most_by_their_budget() {
     for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
@@ -89,11 +90,11 @@ async fn a_black_hole_delays_calls_at_most_by_their_budget() {
     }
 }
 
-/// Fails if a lease is given up because of a short network fault, or still counts as held after a
-/// long one.
+/// Fails if a lease is lost because of a short network fault, or still counts as held after a long
+/// fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_network_faults() {
-    // The pool has a long timeout, because each holder has only one try for its lock.
+    // The pool has a long timeout, because each holder makes only one attempt to get its lock.
     let (_database, proxy, pool) = behind_a_proxy(IO_TIMEOUT * 3).await;
     for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
         let holder = Holder::enter(&pool, &format!("short-{mode:?}")).await;
@@ -115,8 +116,8 @@ async fn leases_survive_only_short_network_faults() {
     works(&pool, "long").await;
 }
 
-/// Fails if a lost message delays a call beyond its next regular request, or if the pool waits for
-/// the message in vain.
+/// Fails if a lost message delays a call beyond its next regular request, or if the pool keeps
+/// waiting for the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_message_delays_a_call_by_one_poll() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;
@@ -127,7 +128,7 @@ async fn a_lost_message_delays_a_call_by_one_poll() {
     let next = wait::started(next).await;
     works(&pool, "settled").await;
     held.release().await.expect("still held");
-    // The limit is half of the time that the lease would have lasted.
+    // This limit is half of the lock's ttl.
     let guard = wait::within("it looks", Duration::from_secs(30), next).await;
     drop(guard.expect("its turn comes"));
 }

@@ -1,4 +1,5 @@
-//! An abandoned acquire leaves no lock behind, no matter when its connection ends.
+//! Tests that an abandoned acquire leaves no lock behind, even if its connection ends at any
+//! moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use super::connect;
 const TASKS: u32 = 8;
 const TIMES: u32 = 60;
 
-/// Limit for the removal. The locks would last far longer.
+/// Time limit for the removal. Without a removal, the locks would last far longer.
 const SOON: Duration = Duration::from_secs(60);
 
 #[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", pool = pool)]
@@ -38,8 +39,8 @@ async fn left(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if the lock of a dropped acquire is never removed, or if the removal overtakes the
-/// acquire.
+/// Fails if the lock of a dropped acquire is never removed, or if the removal reaches the server
+/// before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_dropped_at_random_moments_leave_nothing() {
     dropped(false).await;
@@ -104,8 +105,8 @@ async fn dropped(ends: bool) {
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Fails if a lock that is reserved for a process without callers stays reserved. Its row keeps the
-/// state `handed` until the next request for the key.
+/// Fails if a lock reserved for a process without callers stays reserved. The row keeps the state
+/// `handed` until the next request for its key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unclaimed_lock_is_free_after_a_second() {
     let database = Postgres::shared().migrated();
@@ -131,7 +132,7 @@ async fn an_unclaimed_lock_is_free_after_a_second() {
         }
     };
     wait::within("the call waits", SOON, queued).await;
-    // The request that removes the process from the queue must be lost.
+    // The pool sends a request that removes the process from the queue. This request must be lost.
     pipe.set(Flow::BlackHole);
     call.abort();
     let _ = call.await;

@@ -22,7 +22,7 @@ enum Ends {
 type Next = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>>;
 
 /// Returns a call that has the lock, and a waiting call of the same pool. The first call got the
-/// lock while the second one waited, so the pool has reserved fences for the second.
+/// lock while the second call waited, so the pool has reserved fences for the second call.
 async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (LockGuard, Next) {
     let other = patient(database).await;
     let before = take(&other, key).await;
@@ -35,7 +35,7 @@ async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (
     (first.expect("it is free"), next)
 }
 
-/// Fails if the lock passes from an ended call to the next call of the pool, and both commit.
+/// Fails if the lock passes from an ended call to the next call of the pool, and both calls commit.
 #[tokio::test]
 async fn the_next_call_of_the_process_waits_for_the_commit() {
     for ends in [Ends::Dropped, Ends::Released] {
@@ -49,7 +49,8 @@ async fn the_next_call_of_the_process_waits_for_the_commit() {
     }
 }
 
-/// Lets two calls of one pool each add one to a counter. The first call ends before its commit.
+/// Runs two calls of one pool, which each add one to a counter. The first call ends before its
+/// commit.
 async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
@@ -84,8 +85,8 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle that outlives its call shows a fence, and both this fence and the fence of the
-/// next call verify.
+/// Fails if a handle that outlives its call shows a fence, and `verify` accepts both this fence and
+/// the fence of the next call.
 #[tokio::test]
 async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
@@ -97,7 +98,7 @@ async fn a_fence_read_too_late_is_withheld() {
     let next = next.expect("the lock is handed over");
     let late = handle.fence();
     assert!(late.is_none(), "{late:?} was handed over to {next:?}");
-    // A fence that was read before stays readable. It no longer verifies after its call.
+    // A fence read before the end of its call is still shown. `verify` no longer accepts it.
     let (handle, read) = (next.handle(), fence(&next));
     next.release().await.expect("still held");
     let again = handle.fence().expect("it was read").as_i64();
@@ -118,7 +119,7 @@ async fn an_adopter_waits_for_the_commit() {
     verified.expect("it holds it");
     let given = first.hand_over().expect("still held");
     let adopting = wait::started(other.adopt(given)).await;
-    // A second request of the adopter means that its first one was refused.
+    // If the adopter sends a second request, its first request was refused.
     let asked_twice = async {
         let begun = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
         let probe = database.probe("lock:");
@@ -137,8 +138,8 @@ async fn an_adopter_waits_for_the_commit() {
     adopted.release().await.expect("still held");
 }
 
-/// Fails if the tests of this file do not detect that a process passes on a lock while a
-/// transaction still pins it.
+/// Fails if the tests of this file do not detect a lock that is passed on during a transaction that
+/// has verified it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_ignored_pin_is_detected() {

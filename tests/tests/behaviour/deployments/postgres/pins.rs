@@ -1,4 +1,4 @@
-//! Tests of pinned locks: locks that have no holder, and are blocked only by transactions. They are
+//! Tests of pinned locks, which have no holder but are still blocked by transactions. They are
 //! shown with the sessions of these transactions.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{LONG, TTL, fresh, patient, take, works};
 /// A ttl that ends during a test, but not before a transaction has verified the lock.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Begins a subtransaction, which then verifies the lock.
+/// Begins a subtransaction. The lock is then verified inside it.
 const SAVEPOINT: &str = "SAVEPOINT a;";
 
 /// Begins a transaction that verifies the lock.
@@ -68,7 +68,8 @@ async fn refusal(pool: &LockPool) -> LockError {
     refused.map(drop).expect_err("it is pinned")
 }
 
-/// Fails if a lock that no call can get is shown as free, or without the session that must end.
+/// Fails if a lock that no call can get is shown as free, or is shown without the session that must
+/// end first.
 #[tokio::test]
 async fn a_pinned_lock_is_shown() {
     for (number, savepoint) in [(1, ""), (1, SAVEPOINT), (2, SAVEPOINT)] {
@@ -143,8 +144,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin is shown, causes a refusal or is checked only after the holder has released the
-/// lock, because a dead holder never does.
+/// Fails if a pin is shown, reported by `check`, and named in refusals only after the holder has
+/// released the lock. A dead holder never releases it.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
@@ -165,7 +166,8 @@ async fn a_pin_of_an_ended_lease_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is not shown after the lock was reserved for a process, which cannot take it.
+/// Fails if a pin is not shown after the lock was reserved for a process, which cannot take the
+/// lock yet.
 #[tokio::test]
 async fn a_pin_of_a_handed_over_lock_is_shown() {
     let (database, pool) = fresh().await;
@@ -194,8 +196,8 @@ async fn a_pin_of_a_handed_over_lock_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is shown as belonging to a pool, because a call of that pool has locked the row
-/// at the same time.
+/// Fails if a pin is shown as belonging to a pool because a call of that pool has locked the row at
+/// the same time.
 #[tokio::test]
 async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     const CALL: &str = "SET application_name = 'leasehold:other:1'; BEGIN; \

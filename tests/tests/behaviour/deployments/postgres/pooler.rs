@@ -23,7 +23,7 @@ fn listening(database: &Database) -> String {
     format!("&listen={url}")
 }
 
-/// Fails if a pooler is detected only by the first lock, or only by a lock that two calls hold.
+/// Fails if a pooler is detected only by the first lock, or only when two calls hold locks.
 #[tokio::test]
 async fn an_undeclared_pooler_is_refused() {
     let (database, _pool) = fresh().await;
@@ -36,7 +36,7 @@ async fn an_undeclared_pooler_is_refused() {
     }
 }
 
-/// Fails if a call does not wait while the server behind its pooler is away. Fails also if the
+/// Fails if a call does not wait while the server behind its pooler is down. Also fails if the
 /// error suggests an option that the URL already has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_wait_for_an_unavailable_server() {
@@ -60,12 +60,12 @@ async fn calls_wait_for_an_unavailable_server() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if calls overlap, or if one fails, while ten pools share two sessions.
+/// Fails if calls overlap, or if a call fails, while ten pools share two sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_lock_works_behind_a_pooler() {
     const POOLS: u32 = 10;
     const TIMES: u32 = 12;
-    /// The ttl of a lease that a watchdog keeps, even on a busy machine.
+    /// The ttl of a lease that a watchdog renews in time, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(8);
     let (database, direct) = fresh().await;
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
@@ -102,13 +102,13 @@ async fn every_kind_of_lock_works_behind_a_pooler() {
     is_kept_from(&direct, "kept").await;
     kept.release().await.expect("still held");
     let leaked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
-    // The release of a late call may be under way, so the test waits.
+    // The release of a late call may not be finished yet, so the test waits.
     let probe = database.probe("lock:");
     let none = || probe.value(leaked) == "0";
     wait::until_async("no transaction is left open", LONG, none).await;
 }
 
-/// Fails if a pool without messages gets its locks out of order, or not at all.
+/// Fails if pools without messages get their locks out of order, or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_without_messages_are_served_in_order() {
     let (database, direct) = fresh().await;
@@ -117,7 +117,7 @@ async fn processes_without_messages_are_served_in_order() {
     let (held, probe) = (take(&direct, "order").await, database.probe("lock:"));
     let mut pools = Vec::new();
     for number in 0..3 {
-        // Each of these URLs is another way to get no messages.
+        // With each of these URLs, the pool gets no messages for a different reason.
         pools.push(match number {
             0 => pooled(&pooler, &database, "").await,
             1 => pooled(&pooler, &database, "&listen=off").await,
@@ -158,7 +158,7 @@ async fn processes_without_messages_are_served_in_order() {
     );
 }
 
-/// Ends the three listening sessions, and waits for three new ones.
+/// Ends the three listening sessions, and waits for three new sessions.
 async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     let old = format!("SELECT string_agg(l.pid::text, ', ') FROM {BEACONS}");
     let old = probe.value(&old);
@@ -174,8 +174,8 @@ async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     wait::within("all listen again", LONG, replaced).await;
 }
 
-/// Fails if a pool with a separate connection for messages is not notified. Fails also if it is no
-/// longer notified after that connection was replaced.
+/// Fails if a pool with a separate connection for messages is not notified. Also fails if the pool
+/// is no longer notified after that connection was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_connection_receives_turns() {
     let (database, direct) = fresh().await;
@@ -186,7 +186,7 @@ async fn a_second_connection_receives_turns() {
     let report = one.check().await.expect("the server answers");
     assert_eq!(report.find("turns"), None, "{report}");
     let probe = database.probe("lock:");
-    // The direct pool of `fresh` has a beacon too.
+    // The pool of `fresh`, which connects directly, also has a beacon.
     let all = || lit(&probe) == 3;
     wait::until_async("both listen", LONG, all).await;
     for replaced in [false, true] {
@@ -199,8 +199,8 @@ async fn a_second_connection_receives_turns() {
             let held = take(&one, "told").await;
             let next = two.lock("told").ttl(TTL).wait(LONG).acquire();
             let next = wait::started(next).await;
-            // Longer than the pauses between the first requests of the waiting call, so that only a
-            // message makes it ask soon.
+            // Longer than the pauses between the first requests of the waiting call. After this
+            // time, only a message makes the call repeat its request soon.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let released = Instant::now();
             held.release().await.expect("still held");

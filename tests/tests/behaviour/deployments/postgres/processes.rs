@@ -1,5 +1,5 @@
-//! Tests of processes that share a database: they get a lock in the order of their requests, and
-//! dead processes are skipped.
+//! Tests that processes on one database get a lock in the order of their requests, and that dead
+//! processes are skipped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ fn spawn(job: &Job) -> Worker {
     Worker::spawn(env!("CARGO_BIN_EXE_worker"), job)
 }
 
-/// Waits until the worker has connected. If a busy machine misses the time limit, another worker
-/// takes its place.
+/// Waits until the worker has connected. If the worker cannot connect in time on a busy machine,
+/// another worker is started.
 fn connected(mut worker: Worker, job: &Job) -> Worker {
     for _ in 0..20 {
         let ended = |event: &Event| matches!(event, Event::Ready | Event::Failed { .. });
@@ -45,8 +45,7 @@ fn connected(mut worker: Worker, job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Fails if two processes are inside at the same time, because an addition to the number would then
-/// be lost.
+/// Fails if two processes are inside at the same time, because an increment would then be lost.
 #[test]
 fn processes_increment_a_number_without_lost_updates() {
     const PROCESSES: u32 = 4;
@@ -76,7 +75,7 @@ fn processes_increment_a_number_without_lost_updates() {
 /// Fails if a killed process keeps its lock for longer than its ttl, or blocks the queue.
 #[tokio::test]
 async fn killed_processes_are_skipped_in_the_queue() {
-    /// The ttl of a lease that a watchdog keeps, even on a busy machine.
+    /// The ttl of a lease that a watchdog renews in time, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(6);
     let (database, pool) = fresh().await;
     let job = job(database.url(), "killed", KEPT, Scenario::Hold);
@@ -94,7 +93,8 @@ async fn killed_processes_are_skipped_in_the_queue() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if processes race for a free lock, or if a process loses its place by a repeated request.
+/// Fails if a free lock goes to any process instead of the first one, or if a process loses its
+/// place by a repeated request.
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;
@@ -127,8 +127,8 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each process would ask again after about a second. Each of the six processes
-    // may be late.
+    // Without messages each process would repeat its request after about a second. Each of the six
+    // processes may be late.
     let most = Duration::from_secs(1) + excuse.so_far() * 6;
     assert!(took < most, "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! Tests of `sslmode`: encryption, and what the server's certificate must prove.
+//! Tests of `sslmode`: encryption, and the requirements for the server's certificate.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -16,7 +16,7 @@ fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a mode verifies less or more than in other clients of PostgreSQL.
+/// Fails if a mode of `sslmode` verifies less or more than in other clients of PostgreSQL.
 #[tokio::test]
 async fn each_tls_mode_verifies_as_documented() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -66,7 +66,7 @@ async fn each_tls_mode_verifies_as_documented() {
     assert_eq!(report.find("plain-text"), None, "{report}");
 }
 
-/// Fails if a lost connection is replaced by one in plain text, or not at all.
+/// Fails if a lost connection is replaced by a connection in plain text, or is not replaced.
 #[tokio::test]
 async fn a_replaced_connection_is_encrypted_too() {
     let authority = Authority::new();
@@ -106,7 +106,7 @@ async fn a_client_certificate_is_shown() {
     assert!(text.contains("`tls_client`"), "{text}");
 }
 
-/// Fails if a mistake is reported as a network failure, or leads to plain text.
+/// Fails if a mistake is reported as a network failure, or leads to a connection in plain text.
 #[tokio::test]
 async fn mistakes_are_reported() {
     let authority = Authority::new();

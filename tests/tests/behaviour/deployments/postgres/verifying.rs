@@ -1,4 +1,5 @@
-//! Tests of `leasehold.verify` and `leasehold.guard`: which fences they accept, and for how long.
+//! Tests of `leasehold.verify` and `leasehold.guard`: the fences that they accept, and how long
+//! they accept them.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
-/// Longest time until a waiting call gets a free lock. The call asks every 100 ms.
+/// Longest time until a waiting call gets a free lock. The call repeats its request every 100 ms.
 const LOOKS: Duration = Duration::from_secs(3);
-/// The ttl of a lease that a watchdog keeps, even on a busy machine.
+/// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(10);
 
 pub(super) async fn verify(
@@ -42,7 +43,7 @@ pub(super) async fn begin(client: &mut Client) -> Transaction<'_> {
     client.transaction().await.expect("a transaction begins")
 }
 
-/// Fails if an ended lease verifies, or if a running lease does not.
+/// Fails if `verify` accepts an ended lease, or refuses a current lease.
 #[tokio::test]
 async fn only_the_latest_holder_verifies() {
     let (database, pool) = fresh().await;
@@ -55,7 +56,8 @@ async fn only_the_latest_holder_verifies() {
     verify(&transaction, &key, old).await.expect("it holds it");
     transaction.commit().await.expect("nothing is in its way");
     first.release().await.expect("still held");
-    // A release waits for its answer for at most a second.
+    // A release waits at most a second for its answer, so the lock may still be held here on a busy
+    // machine.
     let probe = database.probe("lock:");
     wait::until_async("it is free", LONG, || !probe.exists("one")).await;
     for wanted in [old, old + 1] {
@@ -172,7 +174,7 @@ async fn snapshots() {
     }
 }
 
-/// Fails if a reader's transaction lets a writer in, or keeps readers out.
+/// Fails if a reader's transaction does not keep writers out, or keeps readers out.
 #[tokio::test]
 async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
@@ -200,7 +202,8 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if a shared lock that is kept after its release lets a fence verify that no call has.
+/// Fails if `verify` accepts a fence that no call has, because of a shared lock that is kept after
+/// its release.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;
@@ -213,7 +216,7 @@ async fn a_kept_share_verifies_no_fence() {
     assert_eq!(code(verify(&transaction, &key, 0).await), LEASE_OVER);
 }
 
-/// Fails if readers that a downgrade lets in see the state before the writer's commit.
+/// Fails if readers that enter after a downgrade see the state before the writer's commit.
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
     let (database, pool) = fresh().await;
@@ -254,7 +257,7 @@ async fn an_application_needs_no_rights_on_the_tables() {
     assert_eq!(code(refused), SqlState::INSUFFICIENT_PRIVILEGE.code());
 }
 
-/// Fails if `guard` accepts an earlier fence after a later one, or accepts a fence only once.
+/// Fails if `guard` accepts an earlier fence after a later fence, or accepts a fence only once.
 #[tokio::test]
 async fn guard_lets_no_earlier_fence_in() {
     let (database, _pool) = fresh().await;

@@ -19,7 +19,8 @@ async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
-        // Each contender has a separate pool. Otherwise the queue inside the process would decide.
+        // Each contender has a separate pool. With one pool, the queue inside the process would
+        // decide which contender gets the lock.
         let mut contenders = Vec::new();
         for _ in 0..20 {
             contenders.push(pool(nodes).await);
@@ -83,7 +84,7 @@ async fn all_queued_contenders_get_the_lock() {
     });
 }
 
-/// Fails if only the nodes that answered are cleaned up.
+/// Fails if a failed acquire is cleaned up only on the nodes that answered.
 #[tokio::test]
 async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     let nodes = Quorum::older_than(3, SECOND * 10);
@@ -98,13 +99,13 @@ async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     });
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    // The limit ends before the keys expire.
+    // This limit ends before the keys expire.
     wait::until("the nodes that hung are cleaned", SECOND * 8, || {
         count(&probes, "k") == 0
     });
 }
 
-/// Fails if a failed call's locks on some nodes are released only after the next answer is read.
+/// Fails if the partial locks of a failed call are released only after the next answer was read.
 #[tokio::test]
 async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

@@ -46,7 +46,7 @@ async fn all_nodes_carry_one_token() {
     guard.release().await.expect("it is held");
 }
 
-/// Takes the lock like redsync and similar clients: with `SET NX PX` on each node.
+/// Another client takes the lock like redsync and similar clients: with `SET NX PX` on each node.
 #[tokio::test]
 async fn a_client_with_a_majority_excludes_leasehold() {
     let nodes = shared(3, TTL);
@@ -89,7 +89,7 @@ async fn leasehold_excludes_another_client() {
     guard.release().await.expect("it is held");
 }
 
-/// A waiting call asks again and again. So it finds the release of a client that sends no
+/// A waiting call repeats its request. So it detects the release of a client that sends no
 /// notification.
 #[tokio::test]
 async fn a_waiter_finds_another_clients_release() {

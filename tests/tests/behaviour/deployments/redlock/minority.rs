@@ -1,4 +1,4 @@
-//! Tests with fewer than half of the nodes away.
+//! Tests with fewer than half of the nodes down or hanging.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ async fn hung(of: usize, away: usize) {
     for node in 0..away {
         nodes.servers[node].resume();
     }
-    // If the pairs waited for the silent nodes, each would take a whole node timeout. Only the
-    // first one waits, because the silence of a connection is detected once.
+    // If every call waited for the silent nodes, each of them would take a whole node timeout. Only
+    // the first call waits, because the pool then treats the connection as silent.
     assert!(slowest < most, "{slowest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {
@@ -111,7 +111,7 @@ async fn no_lock_is_granted_without_a_majority() {
         let took = started.elapsed();
         let budget = wait.max(Duration::from_millis(400));
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
-        // On a delayed machine the third node may count as silent too.
+        // On a delayed machine the third node may also count as silent.
         let is_late = Duration::from_millis(50) < excuse.so_far();
         let reported = error.to_string().contains("2 of 3 nodes");
         assert!(reported || is_late, "{error}");

@@ -9,14 +9,14 @@ use leasehold_tests::wait;
 
 use super::nodes::LONG;
 
-/// The ttl of the locks. A release waits for its answer for a tenth of it, a second.
+/// The ttl of the locks. A release waits for its answer for a tenth of the ttl, here a second.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Longest time for which the pool waits for the answer of one node.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Fails if a release does not report that a majority has lost the lock. Fails also if it reports
-/// this when one node has lost the lock or does not answer.
+/// Fails if a release does not report that a majority has lost the lock. Also fails if a release
+/// reports a loss when only one node has lost the lock or does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_lost_by_a_majority_is_reported() {
     let nodes = Quorum::older_than(3, TTL);
@@ -44,14 +44,15 @@ async fn a_lock_lost_by_a_majority_is_reported() {
             nodes.servers[node].resume();
         }
         let reported = matches!(released, Err(LockError::Lost { .. }));
-        // A release without timely answers reports nothing.
+        // A release without timely answers does not report a loss.
         let is_late = NODE_TIMEOUT < excuse.so_far();
         let right = reported == lost || is_late && released.is_ok();
         assert!(right, "{deleted:?} {silent:?}: {released:?}");
     }
 }
 
-/// Waits until every node has the lock, because the node beyond the majority may be late.
+/// Waits until every node has the lock. A lock is granted when a majority has answered, and the
+/// last node may be late.
 fn wait_for_all(probes: &[leasehold_tests::redis_probe::RedisProbe]) {
     use leasehold_tests::probe::Probe;
     wait::until("all nodes have it", TTL / 2, || {

@@ -1,4 +1,4 @@
-//! `redlock://`: locks on a quorum of real, independent servers.
+//! Tests of `redlock://`: locks on a quorum of real, independent servers.
 
 mod cleaning;
 mod compatible;

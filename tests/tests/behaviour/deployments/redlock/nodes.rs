@@ -1,4 +1,4 @@
-//! The nodes of these tests.
+//! The Redis nodes of the tests in this folder.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,13 +9,13 @@ pub(crate) use leasehold_tests::quorum::{count, left};
 use leasehold_tests::wait;
 
 /// The ttl of most tests. Nodes vote only after they have run for longer than this. A busy machine
-/// wakes each thread up to three seconds late, which must not cost a lease.
+/// wakes each thread up to three seconds late, and such a delay must not lose a lease.
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 
 /// Longest wait for anything that a busy machine delays.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Time limit for the answer of a majority. A single try has only one node timeout.
+/// Time limit for the answer of a majority. A single attempt has only one node timeout.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts `count` servers that vote on locks with a ttl of up to [`TTL`].
@@ -23,8 +23,8 @@ pub(crate) fn nodes(count: usize) -> Quorum {
     Quorum::older_than(count, TTL)
 }
 
-/// Returns three or five nodes for all tests that break nothing and use separate keys. The nodes
-/// vote on locks with a ttl of up to `ttl`.
+/// Returns three or five nodes. All tests share them that break nothing and use separate keys. The
+/// nodes vote on locks with a ttl of up to `ttl`.
 pub(crate) fn shared(count: usize, ttl: Duration) -> &'static Quorum {
     static THREE: OnceLock<Quorum> = OnceLock::new();
     static FIVE: OnceLock<Quorum> = OnceLock::new();

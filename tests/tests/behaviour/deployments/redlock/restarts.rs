@@ -1,4 +1,4 @@
-//! Tests of restarted nodes, which have forgotten their votes.
+//! Tests of restarted nodes, which have forgotten their locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,17 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// A short ttl, because a restarted node does not vote until such a lease and two more seconds are
-/// over.
+/// A short ttl. A restarted node does not vote for this time plus two seconds.
 const TTL: Duration = Duration::from_secs(1);
 
-/// Takes the lock again and again, each time for about half a ttl.
+/// Takes the lock again and again, and holds it for about half a ttl each time.
 async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
     while clock::now() < until {
         let request = pool.lock("k").ttl(TTL).wait(TTL * 2);
         let Ok(guard) = request.acquire().await else {
             continue;
         };
-        // The deadline is in nanoseconds, but the recorder counts microseconds.
+        // The deadline is in nanoseconds, but the recorder counts in microseconds.
         let deadline = leasehold::__test::confirmed(&guard.handle()) / 1_000;
         let inside = recorder.enter("k", None, deadline);
         tokio::time::sleep(guard.remaining() / 2).await;
@@ -35,7 +34,7 @@ async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
     }
 }
 
-/// Connects a pool, and then cuts it off from the third node.
+/// Connects a pool to three nodes, and then cuts it off from the third node.
 async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     let servers = nodes.servers.iter();
     let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
@@ -46,7 +45,7 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     (pool, proxies)
 }
 
-/// One node loses its lock in a restart, and another node never had it. If the restarted node
+/// One node loses its lock in a restart, and another node never had the lock. If the restarted node
 /// voted, two of three nodes would vote for a second holder.
 #[tokio::test]
 async fn a_node_restarted_empty_does_not_vote() {
@@ -56,8 +55,8 @@ async fn a_node_restarted_empty_does_not_vote() {
     let two = pool(&nodes).await;
     for round in 0..3 {
         let key = format!("k{round}");
-        // The call waits, because two of three nodes may not answer at the first try on a busy
-        // machine.
+        // The call waits, because on a busy machine two of three nodes may not answer the first
+        // attempt.
         let guard = one.lock(&key).ttl(ttl).wait(LONG).acquire().await;
         let guard = guard.expect("two of three vote");
         nodes.servers[1].restart();
@@ -68,12 +67,13 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // The wait is counted by the process that saw the restart, not by the node.
+        // The pool that has detected the restart counts this time. The node does not count it.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
 
-/// The same with a connection that breaks again and again. That must not let the node vote earlier.
+/// Like the test above, but the connection breaks again and again. This must not let the node vote
+/// earlier.
 #[tokio::test]
 async fn a_new_connection_does_not_shorten_the_quarantine() {
     let ttl = TTL * 6;
@@ -104,7 +104,7 @@ async fn a_new_connection_does_not_shorten_the_quarantine() {
     assert!(tries > 2 || is_late, "only {tries} tries");
 }
 
-/// Restarts the nodes one after the other under load, while the oracle watches.
+/// Restarts the nodes one after the other under load, while an oracle checks the locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_under_load_cause_no_overlap() {
     let mut nodes = Quorum::older_than(3, TTL);
@@ -125,7 +125,7 @@ async fn restarts_under_load_cause_no_overlap() {
     }
     working.join_all().await;
     assert!(recorder.len() > 5, "{} sections", recorder.len());
-    // On a busy machine a body may leave late, which is not a second lease.
+    // On a busy machine a body may leave late. That is not an overlap of two leases.
     let mut violations = recorder.violations();
     violations.retain(
         |found| matches!(found, Violation::Overlap(one, two) if two.entered < one.deadline),

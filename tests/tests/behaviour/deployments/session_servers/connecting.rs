@@ -22,8 +22,8 @@ pub(crate) fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// Fails if a wrong URL or an unsupported feature is accepted, or is refused without the engine's
-/// name. Returns a pool of `url`.
+/// Fails if a wrong URL or an unsupported feature is accepted, or if its error does not name the
+/// scheme of the store. Returns a pool of `url`.
 pub(crate) async fn unsupported_features_are_refused<S: Times>(
     url: &str,
     wrong: &[String],
@@ -52,7 +52,7 @@ pub(crate) async fn unsupported_features_are_refused<S: Times>(
     pool
 }
 
-/// Fails unless the call was refused with the engine's name.
+/// Fails unless the call was refused with an error that names the scheme of the store.
 pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) {
     let error = refused.expect_err("it is not possible");
     assert!(matches!(error, LockError::Config { .. }), "{error}");
@@ -60,15 +60,15 @@ pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) 
     assert!(error.to_string().contains(&scheme), "{error}");
 }
 
-/// Fails if the error of a refused call does not name the holder: without a wait, after a wait, or
-/// with several keys.
+/// Fails if the error of a refused call does not name the holder. The call has no `wait`, a `wait`,
+/// or several keys.
 pub(crate) async fn refusals_name_the_holder<S: Times>() {
     let url = S::shared().url("named");
     let pool = connect_patiently(&url).await;
     let other = connect_patiently(&url).await;
     let held = pool.lock("k").ttl(HELD).acquire().await.expect("free");
     let refused = other.lock("k").ttl(S::TTL).acquire().await;
-    // The wait is longer than it takes to open a session and to answer a request.
+    // This wait is longer than it takes to open a session and to answer a request.
     let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(5));
     let waited = waits.acquire().await;
     let several = other.lock_all(["j", "k"]).ttl(S::TTL).acquire().await;
@@ -100,7 +100,7 @@ pub(crate) async fn the_shortest_and_the_longest_ttl_work<S: SessionServer>() {
         let guard = pool.lock(&*key).ttl(ttl).wait(LONG).acquire().await;
         match guard {
             Ok(guard) if Duration::from_secs(2) < ttl => guard.release().await.expect("held"),
-            // On a busy machine such a short lease may be over at this point.
+            // On a busy machine such a short lease may already be over.
             Ok(guard) => drop(guard),
             Err(LockError::Lost { .. }) if ttl <= Duration::from_secs(2) => {}
             Err(error) => panic!("{ttl:?}: {error}"),
@@ -108,7 +108,7 @@ pub(crate) async fn the_shortest_and_the_longest_ttl_work<S: SessionServer>() {
     }
 }
 
-/// Fails if keys that are parts of each other share a lock, or if any text is refused.
+/// Fails if keys that are parts of each other share a lock, or if any key is refused.
 pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
     const KEYS: [&str; 10] = [
         "a",
@@ -138,7 +138,7 @@ pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
 }
 
 /// Fails if `check` does not detect a missing member, two separate servers (`apart`), or a single
-/// server. Fails also if it has a finding on three running members for which `counts` is true.
+/// server. Also fails if three running members cause a finding for which `counts` returns true.
 /// Returns the report on the two servers, which contains `code`.
 pub(crate) async fn findings<S: Times>(
     counts: impl Fn(&Finding) -> bool,
@@ -172,7 +172,7 @@ pub(crate) async fn findings<S: Times>(
     report
 }
 
-/// Fails if the pool of a permitted user shows the password, or does not work.
+/// Fails if a pool of a user with all rights shows the password, or does not work.
 pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!format!("{pool:?}").contains(password), "{pool:?}");
     works::<S>(pool, "allowed").await;
@@ -184,7 +184,7 @@ pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!report.to_string().contains(password), "{report}");
 }
 
-/// Fails if the check does not report that a user may take no locks, or if the user takes one.
+/// Fails if `check` does not report that the user may take no locks, or if the user takes a lock.
 /// Returns the text of the report.
 pub(crate) async fn may_take_no_locks<S: Times>(pool: &LockPool) -> String {
     let report = pool.check().await.expect("the server answers");

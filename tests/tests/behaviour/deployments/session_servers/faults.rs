@@ -1,4 +1,4 @@
-//! The pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::{LONG, Times, connect, connect_waiting, works};
 
 const TTL: Duration = Holder::TTL;
 
-/// Returns a server, a network in front of it, and the URL of the network.
+/// Returns a server, a proxy in front of it, and the URL of the proxy.
 pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe, String) {
     let server = S::shared();
     let pipe = Pipe::start(server.address());
@@ -22,11 +22,11 @@ pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe
     (server, pipe, url)
 }
 
-/// Fails if an ended connection is kept, or if a call with time for another try fails.
+/// Fails if the pool keeps an ended connection, or if a call with time for another attempt fails.
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("cut");
     let pool = connect_waiting(&url).await;
-    // The ttl is longer than the gaps between connections on a busy machine.
+    // The ttl is longer than the gaps between connections, even on a busy machine.
     let request = pool.lock("held").ttl(Duration::from_secs(15)).watchdog();
     let held = request.acquire().await;
     let held = held.expect("it is free");
@@ -37,8 +37,7 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     held.release().await.expect("its lease was kept");
 }
 
-/// Fails if a new pool is needed after a crash of `server`, or if a lease of `ttl` is lost in the
-/// crash.
+/// Fails if a crash of `server` requires a new pool, or if a lease of `ttl` is lost in the crash.
 pub(crate) async fn the_pool_reconnects_to_a_restarted_server<S: Times>(
     mut server: S,
     ttl: Duration,
@@ -82,13 +81,13 @@ pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Tim
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works::<S>(&pool, &format!("after-{round}")).await;
-        // A lock that is gone was removed, because the session itself lasts as long as the pool.
+        // The session lasts as long as the pool. So if the lock is gone, the pool has removed it.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
     }
 }
 
-/// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
+/// Fails if a lease is lost in a short stop, or if a lease still counts as held after a long stop.
 pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
@@ -98,7 +97,7 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
         server.pause();
         tokio::time::sleep(TTL / 4).await;
         server.resume();
-        // Long enough to reveal a lost lease.
+        // A lost lease is detected after this time.
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;
@@ -110,8 +109,8 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     works::<S>(&pool, "long").await;
 }
 
-/// Fails if a lease still counts as held after a long silence, or if the pool waits for lost
-/// answers.
+/// Fails if a lease still counts as held after a long silence, or if the pool keeps waiting for
+/// lost answers.
 pub(crate) async fn a_long_silence_ends_a_lease<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
     let pool = connect_waiting(&url).await;
@@ -132,8 +131,8 @@ async fn is_notified_of_its_loss(holder: Holder, end: impl FnOnce()) {
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
 }
 
-/// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock is
-/// available afterwards.
+/// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock can be
+/// taken afterwards.
 pub(crate) async fn leases_survive_the_loss_of_a_leader<S: Times>(
     mut cluster: Vec<S>,
     ttl: Duration,

@@ -1,5 +1,5 @@
 //! Tests for servers whose locks belong to sessions, as generic functions. The modules `etcd` and
-//! `zookeeper` run them, and add tests for their own engine.
+//! `zookeeper` run these tests, and add tests for their own store.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ pub(super) mod sessions;
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// The ttl of a lock that is held during several steps of a test. The shared servers allow a
-/// session for it. A server for a single test may not.
+/// session that is long enough for it. A separate server may not.
 pub(super) const HELD: Duration = Duration::from_secs(40);
 
-/// Durations of locks and sessions in the tests with one engine.
+/// Durations of locks and sessions in the tests of one store.
 pub(super) trait Times: SessionServer {
     /// The ttl of a lock whose end no test waits for.
     const TTL: Duration;
@@ -36,12 +36,13 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Connects for tests without an outage, where a busy machine delays answers by seconds.
+/// Connects for tests without an outage. On a busy machine, answers may still be seconds late.
 pub(super) async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// Connects for tests with a failing network or server. A call waits unless it sets another `wait`.
+/// Connects for tests with a failing network or server. Calls of this pool wait for their lock,
+/// unless they set another `wait`.
 pub(super) async fn connect_waiting(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).wait(LONG)).await
 }
@@ -57,7 +58,7 @@ pub(super) async fn works<S: Times>(pool: &LockPool, key: &str) {
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// Makes a test of each named `async fn` of a suite for one engine's server.
+/// Makes a test of each named `async fn` of a suite, for the server of one store.
 macro_rules! on_one_thread {
     ($server:ty, $suite:ident: $($name:ident),+ $(,)?) => {
         $(

@@ -1,4 +1,5 @@
-//! An abandoned acquire leaves no node behind, no matter when its connection ends.
+//! Tests that an abandoned acquire leaves no node behind, even if its connection ends at any
+//! moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +22,8 @@ async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Fails if the node of a dropped acquire is never removed, or if the removal overtakes the
-/// acquire.
+/// Fails if the node of a dropped acquire is never removed, or if the removal reaches the server
+/// before the acquire.
 pub(crate) async fn calls_dropped_at_random_moments_leave_nothing<S: SessionServer>() {
     dropped::<S>("dropped", false).await;
 }

@@ -1,5 +1,5 @@
-//! Tests of processes that share a cluster: they get a lock in the order of their requests, and
-//! dead processes are skipped.
+//! Tests that processes on one cluster get a lock in the order of their requests, and that dead
+//! processes are skipped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{HELD, LONG, Times, connect, connect_patiently, works};
 
-/// Longest time until the server notices the end of a session.
+/// Longest time until the server detects the end of a session.
 const NOTICED: Duration = Duration::from_secs(1);
 
 fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
@@ -26,8 +26,8 @@ fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
     }
 }
 
-/// Lets four processes add to a number in a file while `disturb` runs. Fails if the final number is
-/// not the sum of the additions.
+/// Makes four processes add to a number in a file while `disturb` runs. Fails if the final number
+/// is not the sum of the additions.
 fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worker])) {
     const PROCESSES: u32 = 4;
     let file = url.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
@@ -52,8 +52,7 @@ fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worke
     assert_eq!(number, (PROCESSES * times).to_string());
 }
 
-/// Fails if two processes are inside at the same time, because an addition to the number would then
-/// be lost.
+/// Fails if two processes are inside at the same time, because an increment would then be lost.
 pub(crate) fn processes_increment_a_number_without_lost_updates<S: SessionServer>() {
     counts(&S::shared().url("counted"), HELD, 60, |_| {});
 }
@@ -101,11 +100,11 @@ pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>(
     guard.release().await.expect("held");
 }
 
-/// Fails if processes race for a free lock, if a repeated request costs a process its place in the
-/// queue, or if waiting processes are not notified.
+/// Fails if a free lock goes to any process instead of the first one, or if waiting processes are
+/// not notified. Also fails if a repeated request costs a process its place in the queue.
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
-    // Bound for six processes. Without messages each would ask again only after about half a
-    // second.
+    // Bound for six processes. Without messages each process would repeat its request only after
+    // about half a second.
     const NOTICE: Duration = Duration::from_millis(1_500);
     let mut took = [Duration::MAX; 3];
     for (round, took) in took.iter_mut().enumerate() {
@@ -118,7 +117,7 @@ pub(crate) async fn first_come_first_served<S: SessionServer>() {
     panic!("{took:?}");
 }
 
-/// Lets six processes queue for a lock. Returns the time until all of them have had it.
+/// Makes six processes queue for a lock. Returns the time until all of them have had the lock.
 async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     let of_all = S::shared();
     let (url, probe) = (of_all.url("order"), of_all.probe("order", "lock:"));
@@ -155,9 +154,9 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     took
 }
 
-/// Fails if two processes are inside at the same time while a cluster loses its leaders. When
-/// `begin` returns, the first leader may be killed. Locks last `ttl`, which is longer than a change
-/// of leaders takes.
+/// Fails if two processes are inside at the same time while a cluster loses its leaders. The first
+/// leader is killed after `begin` returns. The ttl of the locks, `ttl`, is longer than a change of
+/// leaders takes.
 pub(crate) fn no_increment_is_lost_while_leaders_are_killed<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,

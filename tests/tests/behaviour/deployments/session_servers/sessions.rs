@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, Times, connect_patiently, works};
 
-/// Longest time from the server's report that a session has ended until the holders are notified.
+/// Longest time from the server's report that a session has ended until its holders are notified.
 pub(crate) const NOTICE: Duration = Duration::from_secs(30);
 
 pub(crate) fn is_lost(guard: &LockGuard) -> bool {
@@ -30,8 +30,8 @@ pub(crate) async fn five_in_one_session<S: SessionServer>(
     (guards, session)
 }
 
-/// Fails if the lock of a session blocks its key for longer than `free` after the session's own
-/// node was deleted.
+/// Fails if the lock of a session keeps its key locked for longer than `free` after the session's
+/// own node was deleted.
 pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     prefix: &str,
     ask: impl Fn(&LockPool) -> LockRequest,
@@ -48,7 +48,7 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     works::<S>(&pool, "k").await;
 }
 
-/// Fails if a lock removed by another client is renewed, or if its body goes on.
+/// Fails if a lock is renewed after another client has removed its node, or if its body continues.
 pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     const TTL: Duration = Duration::from_secs(6);
     let server = S::shared();
@@ -61,7 +61,7 @@ pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     works::<S>(&pool, "k").await;
 }
 
-/// Fails if a lease of `ttl` lasts as long as its session. Returns the session.
+/// Fails if an unrenewed lease of `ttl` lasts as long as its session. Returns the session.
 pub(crate) async fn a_lease_ends<S: SessionServer>(
     pool: &LockPool,
     probe: &S::Probe,

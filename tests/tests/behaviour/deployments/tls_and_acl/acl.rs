@@ -1,5 +1,5 @@
-//! Tests of permissions: the smallest set is enough for everything, and a missing permission is
-//! named.
+//! Tests of permissions. The smallest set must be enough for every feature, and a missing
+//! permission must be named.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ async fn the_documented_permissions_are_sufficient() {
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
-    // A waiting process is notified when the lock is free, so it need not wait for the holder's
-    // long ttl.
+    // A waiting process is notified when the lock is free. So it need not wait for the end of the
+    // holder's long ttl.
     let other = connect(&url).await;
     let guard = pool
         .lock("turn")
@@ -62,7 +62,7 @@ async fn the_documented_permissions_are_sufficient() {
         let guard = request.ttl(TTL).acquire().await;
         guard.expect("free").release().await.expect("released");
     }
-    // The rule covers only the keys of its namespace.
+    // The rule covers only the keys of this namespace.
     assert!(pool.check().await.expect("it answers").is_ready());
     let rest = LockPool::builder().url(&url).namespace("other");
     let rest = wait::connected(rest.io_timeout(IO_TIMEOUT)).await;
@@ -72,7 +72,7 @@ async fn the_documented_permissions_are_sufficient() {
     wait::within("conformance", PATIENCE * 2, conforms).await;
 }
 
-/// Fails if a user needs permission to name its connection, to look for scripts, or to send the
+/// Fails if a user needs permission to name its connection, to check for scripts, or to send the
 /// source of a script.
 #[tokio::test]
 async fn a_user_without_optional_permissions_can_use_locks() {
@@ -122,9 +122,9 @@ async fn a_forbidden_key_does_not_affect_other_calls() {
     }
 }
 
-/// Fails if a shared lock blocks its key although the user lacks a permission for it. The server
-/// aborts the script at the forbidden command. By then the script may already have stored the
-/// shared lock.
+/// Fails if a shared lock keeps its key locked although the user lacks a permission for shared
+/// locks. The server aborts the script at the forbidden command. By then the script may already
+/// have stored the shared lock.
 #[tokio::test]
 async fn a_refused_share_blocks_no_other_call() {
     let server = Server::start();
@@ -151,8 +151,8 @@ fn a_leftover_share_is_detected() {
     fails_with("ScriptsAreWhole", test);
 }
 
-/// Fails if a briefly refused password costs a lease, or if the pool does not log in automatically
-/// once the server accepts it again.
+/// Fails if a lease is lost because the server refuses the password for a moment. Also fails if the
+/// pool does not log in automatically after that.
 #[tokio::test]
 async fn a_briefly_refused_password_ends_no_lease() {
     let server = Server::start();
@@ -180,15 +180,15 @@ async fn a_briefly_refused_password_ends_no_lease() {
     held.release().await.expect("its lease was kept");
 }
 
-/// The effect of a permission that is missing from the set.
+/// The effect of a permission missing from the set.
 #[derive(Debug, PartialEq, Eq)]
 enum Without {
     /// The pool does not connect.
     NoPool,
     /// The pool connects, logs the missing permission, and its locks fail.
     NoLocks,
-    /// `check` reports that locks can be taken. However, they cannot be kept, or not released
-    /// before their ttl is over.
+    /// `check` reports that locks can be taken. However, they cannot be renewed, or cannot be
+    /// released before their ttl is over.
     HalfLocks,
     /// Everything works for a single caller, with or without a warning.
     Nothing,
@@ -203,7 +203,7 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Fails if the set has a permission that no request needs. Fails also if the error for a missing
+/// Fails if the set has a permission that no request needs. Also fails if the error for a missing
 /// permission does not show the complete set.
 #[tokio::test]
 async fn each_missing_permission_is_named() {

@@ -1,4 +1,4 @@
-//! Protection from eavesdroppers and from other clients: TLS, and users with the fewest
+//! Tests of protection from eavesdroppers and from other clients, with TLS and with users of few
 //! permissions.
 
 mod acl;
@@ -16,12 +16,12 @@ use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use redis::cmd;
 
-/// Longer than any step of a test takes on a busy machine.
+/// Longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
-/// two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
+/// up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates a user whose password is its name, and returns its URL.

@@ -1,5 +1,5 @@
-//! Tests that users of the same server without rights to a pool's keys can neither free nor forge a
-//! lock.
+//! Tests that users of the same server without rights to a pool's keys can neither release nor
+//! forge a lock.
 
 use leasehold::LockGuard;
 use leasehold_tests::redis_probe::RedisProbe;
@@ -40,7 +40,8 @@ fn refused(client: &RedisProbe, command: &Cmd) -> bool {
         .is_err_and(|error| error.code() == Some("NOPERM") || error.to_string().contains("NOPERM"))
 }
 
-/// Fails if a user of other keys and channels can change anything about a lock, or read its token.
+/// Fails if a user with rights to other keys and channels can change anything about a lock, or read
+/// its token.
 #[tokio::test]
 async fn a_user_of_other_keys_cannot_affect_a_lock() {
     let server = Server::start();
@@ -77,7 +78,7 @@ async fn a_user_of_other_keys_cannot_affect_a_lock() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a user with read access to the keys can use the contents to end or take a lock.
+/// Fails if a user with read access to the keys can use their contents to end or take a lock.
 #[tokio::test]
 async fn a_user_with_read_access_cannot_affect_a_lock() {
     let server = Server::start();

@@ -1,5 +1,6 @@
 //! Tests of keys that another client has overwritten, or to which a user has lost the right. Such a
-//! key must end no other lease, although renewals of many keys are sent in one request.
+//! key must not end the lease of any other key, although renewals of many keys are sent in one
+//! request.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use redis::{Cmd, cmd};
 use super::{IO_TIMEOUT, PATIENCE, connect, user};
 use crate::deployments::all_are_renewed;
 
-/// A ttl long enough for a busy machine to renew it, and short enough to wait for its end.
+/// A ttl long enough for renewals on a busy machine, and short enough to wait for its end.
 const LEASE: Duration = Duration::from_secs(8);
 const OTHERS: usize = 20;
 
-/// Takes the lock `theirs` and many others, all renewed in one request.
+/// Takes the lock `theirs` and many other locks, all renewed in one request.
 async fn held(
     pool: &LockPool,
     kind: fn(LockRequest) -> LockRequest,
@@ -34,7 +35,7 @@ async fn held(
     (guards.pop().expect("the last"), guards)
 }
 
-/// Fails if the lease of `theirs` does not end, or if another lease ends too.
+/// Fails if the lease of `theirs` does not end, or if another lease ends as well.
 async fn only_one_ends(theirs: LockGuard, others: Vec<LockGuard>) {
     wait::within("the end of the lease", PATIENCE, theirs.lost()).await;
     all_are_renewed(&others).await;
@@ -44,7 +45,7 @@ async fn only_one_ends(theirs: LockGuard, others: Vec<LockGuard>) {
     }
 }
 
-/// Fails if a user that loses the right to one key also loses its other leases.
+/// Fails if a user that loses the right to one key also loses its leases on other keys.
 async fn a_lost_right_ends_one_lease(kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let (_, rule) = leasehold::__test::permissions();
@@ -69,7 +70,8 @@ async fn a_lost_right_to_a_shared_lock_ends_one_lease() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
-/// Fails if these tests do not detect that renewals are retried together with a refused renewal.
+/// Fails if these tests do not detect a bug: after one renewal in a batch was refused, all of them
+/// are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn unsplit_renewals_are_detected() {
@@ -89,7 +91,7 @@ fn write(probe: &RedisProbe, key: &str, command: &[&str]) {
     probe.run::<()>(&write);
 }
 
-/// Data that no pool writes.
+/// Commands that write data with a form that no pool writes.
 const ODD: [&[&str]; 6] = [
     &["SET", ""],
     &["SET", "ffffffffffffffffffffffffffffffff:inf"],
@@ -99,8 +101,8 @@ const ODD: [&[&str]; 6] = [
     &["ZADD", "+inf", "x"],
 ];
 
-/// Fails if data of another client ends another key's lease or keeps another call from its lock.
-/// The data is in a key, its queue or its shared holders.
+/// Fails if data of another client ends the lease of another key, or keeps another call from its
+/// lock. The data is in a lock's key, its queue or its shared holders.
 async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let pool = LockPool::builder().url(server.url()).io_timeout(IO_TIMEOUT);
@@ -171,8 +173,8 @@ async fn overwritten_fence_counters_are_corrected() {
     }
 }
 
-/// Fails if these tests do not detect an overwritten counter that is never corrected, or fences
-/// that repeat.
+/// Fails if these tests do not detect that an overwritten counter is never corrected, or that
+/// fences repeat.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn trusted_overwritten_counters_are_detected() {

@@ -1,5 +1,5 @@
-//! `rediss-sentinel://`: the Sentinels and the servers that they name are verified, and verify
-//! their clients.
+//! Tests of `rediss-sentinel://`. The pool and its servers, including the Sentinels, verify each
+//! other.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use leasehold_tests::tls::TlsServer;
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;
 
-/// Time limit for an answer. It is long, because seven processes that start together make a small
-/// machine slow.
+/// Time limit for an answer. It is long, because seven processes that start together slow down a
+/// small machine.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "127.0.0.1";
 
@@ -28,7 +28,7 @@ fn builder(url: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Takes and releases a lock on the current master.
+/// Takes and releases a lock. Checks that the lock was on the current master.
 async fn works(pool: &LockPool, deployment: &Deployment) {
     let taken = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     let guard = taken.unwrap_or_else(|error| panic!("{error}"));
@@ -43,8 +43,8 @@ fn trusting(url: &str, authority: &Authority) -> LockPoolBuilder {
         .tls_client(mine.certificate, mine.key)
 }
 
-/// Fails if the pool uses plain text with a Sentinel or a server, before or after a fail-over.
-/// Fails also if it trusts a server without a valid certificate.
+/// Fails if the pool uses plain text with a Sentinel or a server, before or after a fail-over. Also
+/// fails if the pool trusts a server without a valid certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_are_reached_by_tls() {
     let authority = Authority::new();
@@ -98,7 +98,7 @@ async fn sentinels_and_servers_are_reached_by_tls() {
 }
 
 /// Fails if the pool trusts a master without a valid certificate because it trusts the Sentinel
-/// that names the master.
+/// that names this master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

@@ -1,4 +1,4 @@
-//! `rediss://`: nothing is sent to an unverified server.
+//! Tests of `rediss://`. Nothing must be sent to an unverified server.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -24,8 +24,8 @@ fn patient(url: impl Into<String>) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Fails if TLS does not work, or if `check` reports plain text. Fails also if the pool sets the
-/// TLS provider of the whole process, because the program must choose it.
+/// Fails if TLS does not work, or if `check` reports plain text. Also fails if the pool sets the
+/// TLS provider of the whole process, which only the program may choose.
 #[tokio::test]
 async fn a_server_certified_by_a_known_authority_is_trusted() {
     let authority = Authority::new();
@@ -44,8 +44,8 @@ async fn a_server_certified_by_a_known_authority_is_trusted() {
     assert!(CryptoProvider::get_default().is_none());
 }
 
-/// Fails if only plain-text answers are limited: an endless line over TLS once kept a caller for
-/// minutes.
+/// Fails if the length of answers is limited only without TLS. In an earlier version, an endless
+/// line over TLS kept a caller waiting for minutes.
 #[tokio::test]
 async fn an_endless_answer_over_tls_is_refused() {
     let authority = Authority::new();
@@ -117,8 +117,8 @@ async fn the_nodes_of_a_cluster_are_reached_by_tls() {
     assert_eq!(code, "tls", "{text}");
 }
 
-/// Fails if anything is sent to a server without a valid certificate. Its certificate has no
-/// authority, another authority, or another name.
+/// Fails if anything is sent to a server without a valid certificate. Its certificate is from no
+/// authority, is from another authority, or has another name.
 #[tokio::test]
 async fn a_server_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

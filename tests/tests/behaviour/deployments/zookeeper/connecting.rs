@@ -21,7 +21,7 @@ on_one_thread! { Zookeeper, connecting:
     keys_with_special_characters_work,
 }
 
-/// Fails if an unsupported feature is ignored, or is refused without the engine's name.
+/// Fails if an unsupported feature is ignored, or if the error does not name ZooKeeper.
 #[tokio::test]
 async fn unsupported_features_are_refused() {
     let url = Zookeeper::shared().url("refused");
@@ -65,8 +65,8 @@ async fn a_ttl_longer_than_any_session_is_refused() {
     longest.release().await.expect("held");
 }
 
-/// Fails if a call succeeds in the directory of another recipe. Fails also if the call's znode
-/// stays there while it waits, because clients of that recipe would wait behind it.
+/// Fails if a call succeeds in the directory of another recipe. Also fails if the call's znode
+/// stays there while the call waits, because clients of that recipe would wait behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_another_recipe_is_refused() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -127,7 +127,7 @@ async fn users_need_only_the_documented_rights() {
     let pool = connect_patiently(&url("service:hunter2")).await;
     may_take_locks::<Zookeeper>(&pool, "hunter2").await;
 
-    // The server accepts any user name, and then checks the rights of that user.
+    // The server accepts any user name, and checks only the rights of that user.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
         let elsewhere = connect_patiently(&elsewhere).await;
         let reported = may_take_no_locks::<Zookeeper>(&elsewhere).await;

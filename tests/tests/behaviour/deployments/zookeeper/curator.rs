@@ -1,5 +1,5 @@
-//! Tests with Curator's locks: Java services and leasehold exclude each other on one path, and wait
-//! in one queue.
+//! Tests with locks of the Java library Curator. Java services and leasehold must exclude each
+//! other on one path, and wait in one queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Longer than a busy machine suspends a thread, because a section of Curator continues after the
-/// end of its session.
+/// Longer than a busy machine suspends a thread. A section of Curator continues after the end of
+/// its session, so a session must not end while its section runs.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -33,7 +33,8 @@ fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
     }
 }
 
-/// Takes the lock in leasehold again and again until `end`, and records each section under `path`.
+/// Takes the lock with leasehold again and again until `end`, and records each section under
+/// `path`.
 async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     while clock::now() < end {
         let acquired = pool
@@ -78,15 +79,15 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let mut sections = worker.sections(path);
     for section in &mut sections {
         section.left = Some(killed);
-        // The process may have renewed its lease after it reported the deadline, at the beginning
-        // of the section.
+        // The process reported this deadline at the beginning of the section. It may have renewed
+        // its lease after that.
         section.deadline = section.deadline.max(killed);
     }
     sections
 }
 
 /// Runs two processes of Curator and two pools of leasehold on one path. Meanwhile one process of
-/// each kind is killed, and `disturb` runs.
+/// Curator and one of leasehold are killed, and `disturb` runs.
 async fn together(
     servers: &mut [Zookeeper],
     chroot: &str,
@@ -144,8 +145,8 @@ async fn together(
     wait::until("no node is left", LONG, || !probe.exists("k"));
 }
 
-/// Fails if a process of leasehold and one of Curator are inside together, or if one of them never
-/// gets the lock.
+/// Fails if a process of leasehold and a process of Curator are inside together, or if one of them
+/// never gets the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
@@ -154,11 +155,11 @@ async fn curator_and_leasehold_exclude_each_other() {
     together(&mut servers, "curator", time, async |_| ()).await;
 }
 
-/// Fails if both are inside together when the leader of the ensemble dies.
+/// Fails if both are inside together when the leader of the ensemble is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
-    // On a busy machine a server takes long to start.
+    // The test takes longer, because a server starts slowly on a busy machine.
     let time = Duration::from_secs(45);
     together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {
@@ -174,7 +175,7 @@ async fn exclusion_holds_while_leaders_are_killed() {
     .await;
 }
 
-/// Fails if a waiting client gets the lock after a client that came later.
+/// Fails if a client that requested the lock later gets it first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_share_one_queue() {
     let servers = [Zookeeper::start()];

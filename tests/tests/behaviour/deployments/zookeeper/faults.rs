@@ -1,4 +1,4 @@
-//! The pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ on_two_workers! { Zookeeper, faults:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_reconnects_to_a_restarted_server() {
-    // The ttl is longer than a server takes to start on a busy machine.
+    // The ttl is longer than the start of a server takes, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(100);
     let server = Settings::new().longest_session(KEPT * 2).start();
     faults::the_pool_reconnects_to_a_restarted_server(server, KEPT).await;
@@ -36,7 +36,8 @@ async fn leases_survive_the_loss_of_a_leader() {
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
-/// The answers vanish at a random moment, so only some rounds lose the answer to the creation.
+/// Answers are lost after a random moment, so only some rounds lose the answer to the creation of
+/// the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     const WANTED: u32 = 5;
@@ -46,7 +47,7 @@ async fn lost_answers() {
     let mut random = Random::seeded("lost answers of ZooKeeper");
     let mut lost = 0;
     for round in 0..400 {
-        // This call opens a new session if the old one has ended.
+        // This call opens a new session if the old session has ended.
         works::<Zookeeper>(&pool, "before").await;
         let request = pool.lock("lost").ttl(TTL).wait(LONG);
         let request = tokio::spawn(request.acquire());

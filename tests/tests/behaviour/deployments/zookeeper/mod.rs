@@ -1,4 +1,4 @@
-//! Locks in a ZooKeeper ensemble.
+//! Tests of locks in a ZooKeeper ensemble.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ mod processes;
 mod reconnecting;
 mod sessions;
 
-/// A ttl that the longest sessions cover on a server with a tick of half a second.
+/// A ttl for which the longest session is enough, on a server with a tick of half a second.
 const TTL: Duration = Duration::from_secs(5);
 
-/// A ttl longer than the other members need to notice a stopped leader and to elect another one. On
-/// a busy machine that takes several seconds.
+/// A ttl longer than the time until the other members detect a stopped leader and elect another
+/// leader. On a busy machine this takes several seconds.
 const LEADERLESS: Duration = Duration::from_secs(20);
 
 impl Times for Zookeeper {

@@ -1,4 +1,4 @@
-//! Tests of other clients of the same ensemble, while the pool logs in as a user.
+//! Tests with other clients of the same ensemble, while the pool logs in as a user.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::TTL;
 use crate::deployments::all_are_renewed;
 use crate::deployments::session_servers::{LONG, connect_patiently};
 
-/// Fails if a client without the pool's user can remove a holder's znode, or create one that is
+/// Fails if a client without the pool's user can remove a holder's znode, or can create a znode
 /// ahead of it in the queue.
 #[tokio::test]
 async fn another_user_cannot_affect_a_lock() {

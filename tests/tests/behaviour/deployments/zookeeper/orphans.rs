@@ -1,4 +1,5 @@
-//! An abandoned acquire leaves no node behind, no matter when its connection ends.
+//! Tests that an abandoned acquire leaves no node behind, even if its connection ends at any
+//! moment.
 
 use leasehold_tests::zookeeper::Zookeeper;
 

@@ -1,5 +1,5 @@
-//! Tests of processes that share an ensemble: they get a lock in the order of their requests, and
-//! dead processes are skipped.
+//! Tests that processes on one ensemble get a lock in the order of their requests, and that dead
+//! processes are skipped.
 
 use leasehold_tests::worker::Event;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};

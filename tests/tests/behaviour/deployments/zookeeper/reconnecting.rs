@@ -1,5 +1,5 @@
-//! Tests of reconnections: the server may grant a shorter session than before, and many calls may
-//! be waiting.
+//! Tests of reconnections with a server that may grant a shorter session than before, and with many
+//! waiting calls.
 
 use std::time::Duration;
 
@@ -14,18 +14,20 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 
-/// A ttl longer than a restart takes. A session covers it.
+/// A ttl that is longer than a restart takes, and the limit for sessions that is enough for this
+/// ttl.
 const KEPT: Duration = Duration::from_secs(9);
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
 /// The longest session after the restart.
 const SHORTER: Duration = Duration::from_secs(1);
 
-/// A ttl that a session of `SHORTER` covers.
+/// A ttl for which a session of `SHORTER` is enough.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Restarts the server with shorter sessions, cuts the holder off while `flow` passes, and fails if
-/// its lock is free before its lease is over.
+/// Restarts the server with shorter sessions. During the reconnection, `flow` controls the holder's
+/// network, and then the holder is cut off. Fails if the lock is free before the holder's lease is
+/// over.
 async fn a_shorter_session_is_over(flow: Flow) {
     let mut server = Settings::new().longest_session(SERVES_KEPT).start();
     let pipe = Pipe::start(server.address());
@@ -43,7 +45,7 @@ async fn a_shorter_session_is_over(flow: Flow) {
         let connections = server.word("cons");
         connections.is_some_and(|connections| connections.contains(&name))
     };
-    // The pool must not resume the session. This wait gives it time to try.
+    // The pool must not resume the session. This wait gives the pool time to try.
     wait::try_until_async(KEPT / 3, || held.check().is_err() || attached()).await;
     pipe.set(Flow::BlackHole);
     wait::until_async("the lock is free, or its lease is over", LONG, || {
@@ -58,18 +60,18 @@ async fn a_shorter_session_is_over(flow: Flow) {
         let error = refused.map(drop).expect_err("no session serves it");
         assert!(matches!(error, LockError::Config { .. }), "{error}");
     }
-    let short = pool.lock("short").ttl(SHORT).wait(LONG).acquire().await;
-    drop(short.expect("a session serves it"));
+    let short = || pool.lock("short").ttl(SHORT).wait(LONG).acquire();
+    drop(wait::begun(short).await.expect("a session serves it"));
 }
 
-/// Fails if a session counts for its first granted time instead of the time that the server grants
-/// at the reconnection.
+/// Fails if the pool relies on the time for which a session was granted first, instead of the time
+/// granted at the reconnection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_with_a_shortened_time_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
-/// Fails if a lost answer of a server can shorten a session.
+/// Fails if a lost answer of the server can shorten a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_lost_answer_shortens_a_session() {
     a_shorter_session_is_over(Flow::LoseAnswers).await;
@@ -85,7 +87,7 @@ fn a_session_time_read_only_once_is_detected() {
 /// More paths than one request to a server can name.
 const CALLS: usize = 1_000;
 
-/// The ttl of the waiting calls, which even a busy machine can keep.
+/// The ttl of the waiting calls. Even on a busy machine their leases can be renewed in time.
 const WAITING: Duration = Duration::from_secs(20);
 
 /// Highest number of keys in a call.
@@ -102,12 +104,13 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
         let held = pool.lock_all(keys.iter().cloned()).ttl(LONG * 4).wait(LONG);
         async move { held.acquire().await.expect("they are free") }
     });
-    // Only a few acquires run at once, because requests that wait for longer than their time limit
-    // are given up.
+    // Only a few acquires run at the same time, because a request that waits for longer than its
+    // time limit is abandoned.
     stream::iter(held).buffered(8).collect().await
 }
 
-/// Fails if waiting calls cost the session when its connection ends, or wait forever afterwards.
+/// Fails if the session is lost when the connection of many waiting calls ends, or if the calls
+/// wait forever after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_waiting_calls_survive_a_disconnect() {
     let _room = room::alone();
@@ -142,8 +145,8 @@ async fn many_waiting_calls_survive_a_disconnect() {
     own.release().await.expect("held");
 }
 
-/// Waits until each call watches the znode before its own. Each check opens a connection to the
-/// server.
+/// Waits until each call watches the znode that is before its own. Each check opens a connection to
+/// the server.
 async fn all_watch(server: &Zookeeper) {
     const STEP: Duration = Duration::from_millis(100);
     let all = async {

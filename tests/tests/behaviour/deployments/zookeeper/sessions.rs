@@ -1,4 +1,5 @@
-//! Tests of sessions: a session outlasts its leases, and all its locks are notified of its end.
+//! Tests of sessions. A session must outlast its leases, and all its holders must be notified of
+//! its end.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
     Some(Duration::from_millis(timeout.parse().expect("a number")))
 }
 
-/// Fails if locks of one session end separately, or if the locks of another session end with them.
+/// Fails if locks of one session end separately, or if the locks of another session end at the same
+/// time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_reported_to_all_holders() {
     let server = Settings::new().longest_session(LONG * 2).start();
@@ -57,7 +59,7 @@ async fn a_lost_session_is_reported_to_all_holders() {
     other.release().await.expect("held");
 }
 
-/// Fails if the locks of a session block their keys after the session's own node was deleted.
+/// Fails if the locks of a session keep their keys locked after the session's own node was deleted.
 #[tokio::test]
 async fn a_session_without_its_node_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(TTL).watchdog();
@@ -81,7 +83,7 @@ async fn a_session_is_longer_than_its_leases() {
             .await;
         let guard = guard.unwrap_or_else(|error| panic!("{ttl:?}: {error}"));
         wait::until_async("its session is seen", LONG, || {
-            // On a busy machine a short lease may be over at this point.
+            // On a busy machine a short lease may already be over.
             let nodes = probe.nodes("k");
             let Some(node) = nodes.first() else {
                 return true;
@@ -98,8 +100,8 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock counts as held although its node is gone. The server that answers has been
-/// replaced as the leader. The new leader has counted the session from its own election.
+/// Fails if a lock counts as held although its node was deleted. The server that answers was the
+/// leader, but has been replaced. The new leader has counted the session from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
@@ -145,7 +147,8 @@ async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     wait::until_async("a heartbeat begins", LONG, || before < writes()).await;
     let (begun, excuse) = (Instant::now(), Excuse::begin());
     wait::until_async("it is over", LONG, || before + 3 <= writes()).await;
-    // Less than the three seconds, a third of the session, after which the next heartbeat is sent.
+    // The next heartbeat is sent after three seconds, a third of the session. This limit is
+    // shorter.
     let most = Duration::from_millis(1_500) + excuse.so_far();
     assert!(begun.elapsed() < most, "{:?}", begun.elapsed());
     held.release().await.expect("held");
@@ -167,7 +170,7 @@ fn a_wrongly_accepted_heartbeat_is_detected() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Fails if a lease lasts as long as its session.
+/// Fails if an unrenewed lease lasts as long as its session.
 #[tokio::test]
 async fn an_unrenewed_lease_ends() {
     let server = Zookeeper::shared();
@@ -183,8 +186,8 @@ async fn an_unrenewed_lease_ends() {
     works::<Zookeeper>(&pool, "k").await;
 }
 
-/// Fails if a directory that contains a foreign name is treated as a free lock, or makes the pool
-/// unusable.
+/// Fails if a directory that contains another client's node is treated as a free lock, or makes the
+/// pool unusable.
 #[tokio::test]
 async fn a_foreign_node_is_reported() {
     let server = Zookeeper::shared();

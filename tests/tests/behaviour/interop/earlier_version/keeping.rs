@@ -1,4 +1,4 @@
-//! Tests of locks that stay for a while after the work is done.
+//! Tests of locks that stay held for a while after their release.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::sides::{As, LONG, in_four_directions};
 
 const KEEP: Duration = Duration::from_millis(800);
-/// Tolerance for rounding, since the server counts in whole milliseconds from its first reading of
-/// the clock.
+/// Tolerance for rounding, because the server counts in whole milliseconds from its first reading
+/// of the clock.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock that the other version keeps for a while, or
-/// does not get it afterwards.
+/// Fails if a process of either version takes a lock that the other version keeps after its
+/// release. Also fails if the process does not get the lock after that time.
 #[test]
 fn a_kept_lock_is_granted_after_its_time() {
     in_four_directions(|stage, holder, waiter| {
@@ -34,7 +34,8 @@ fn a_kept_lock_is_granted_after_its_time() {
     });
 }
 
-/// Fails if a single try of either version takes a lock that the other version keeps.
+/// Fails if a single attempt of either version takes a lock that the other version keeps after its
+/// release.
 #[test]
 fn a_kept_lock_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {

@@ -1,4 +1,4 @@
-//! The earlier version as the other client in the tests for clients of the convention.
+//! The earlier version as the other client in the tests with other clients of the convention.
 
 use std::time::Duration;
 

@@ -32,7 +32,8 @@ fn holders_of_the_earlier_version_are_shown() {
     assert_eq!(error.holder(), Some(owner));
     let token = "0123456789abcdef0123456789abcdef";
     let mut lock = inspected("k");
-    // A process leaves the queue if it does not repeat its request within three seconds.
+    // The request is repeated, because a process leaves the queue if it does not repeat its request
+    // within three seconds.
     wait::until("it is seen to wait", LONG, || {
         let queued = second.ask(&want("k", As::Alone), token, true);
         assert!(format!("{queued:?}").contains("queued: true"), "{queued:?}");
@@ -59,8 +60,8 @@ fn holders_of_the_earlier_version_are_shown() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if a holder of the earlier version keeps a lock that was taken away from it, or if a
-/// waiting process does not get that lock.
+/// Fails if a holder of the earlier version keeps a lock taken away from it, or if a waiting
+/// process does not get that lock.
 #[test]
 fn the_earlier_version_loses_a_revoked_lock() {
     let stage = Stage::new();

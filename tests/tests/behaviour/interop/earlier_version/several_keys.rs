@@ -1,12 +1,12 @@
-//! Tests of calls for several keys, which get all or none.
+//! Tests of calls for several keys, which get all of them or none.
 
 use leasehold_tests::earlier_version::random_hex;
 use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
-/// Fails if a call of one version takes some of its keys although the other version has one of
-/// them.
+/// Fails if a call of one version takes some of its keys although the other version has another one
+/// of them.
 #[test]
 fn several_keys_are_taken_together_across_versions() {
     let stage = Stage::new();

@@ -9,8 +9,8 @@ use super::sides::{As, Held, LONG, Side, Stage, TTL, in_four_directions, want};
 
 const NOW: Duration = Duration::ZERO;
 
-/// Fails if readers of the two versions exclude each other, or if a writer of one version gets the
-/// lock beside a reader of the other.
+/// Fails if readers of the two versions exclude each other. Also fails if a writer of one version
+/// gets the lock while a reader of the other version has it.
 #[test]
 fn readers_of_both_versions_share_and_exclude_writers() {
     in_four_directions(|stage, one, other| {
@@ -27,7 +27,7 @@ fn readers_of_both_versions_share_and_exclude_writers() {
     });
 }
 
-/// Lets a writer wait in the queue. It must get the lock after `give_back`.
+/// Makes a writer wait in the queue. The writer must get the lock after `give_back`.
 fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Held {
     thread::scope(|scope| {
         let writer = scope.spawn(|| side.take("k", As::Alone, LONG));
@@ -38,7 +38,7 @@ fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Hel
     })
 }
 
-/// Fails if a reader of one version overtakes a waiting writer of the other.
+/// Fails if a reader of one version overtakes a waiting writer of the other version.
 #[test]
 fn a_reader_does_not_overtake_a_waiting_writer() {
     in_four_directions(|stage, readers, other| {
@@ -55,7 +55,7 @@ fn a_reader_does_not_overtake_a_waiting_writer() {
     });
 }
 
-/// Fails if each version counts only its own permits.
+/// Fails if each version counts only the permits of its own processes.
 #[test]
 fn permits_are_counted_across_both_versions() {
     in_four_directions(|stage, one, other| {
@@ -75,7 +75,7 @@ fn permits_are_counted_across_both_versions() {
     });
 }
 
-/// Fails if a writer of one version, when it leaves, lets in only readers of the same version.
+/// Fails if a writer of one version that leaves lets in only readers of the same version.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();
@@ -101,7 +101,7 @@ fn a_writer_lets_readers_of_the_other_version_in() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if one version does not learn the number of permits from the other.
+/// Fails if one version does not read the number of permits that the other version has set.
 #[test]
 fn the_other_version_reads_the_number_of_permits() {
     let stage = Stage::new();

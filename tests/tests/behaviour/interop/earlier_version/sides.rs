@@ -1,4 +1,4 @@
-//! Two processes on one server, each of either version.
+//! Two processes on one server, each of them of the earlier version or of this version.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redis::cmd;
 use tokio::runtime::{Handle, Runtime};
 
 pub(super) const TTL: Duration = Duration::from_secs(20);
-/// Time limit for events that should come much sooner.
+/// Time limit for events that usually come much sooner.
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
 /// Mode in which a lock is taken.
@@ -36,7 +36,7 @@ pub(super) enum Held {
 }
 
 impl Side {
-    /// Takes `key`, and waits for it for at most `patience`.
+    /// Takes `key`. Waits for the key for at most `patience`.
     pub(super) fn take(&mut self, key: &str, how: As, patience: Duration) -> Option<Held> {
         match self {
             Self::Earlier(process) => {

@@ -1,5 +1,5 @@
-//! Tests of the queue: a lock passes from one version to the other, and both understand the
-//! messages of the queue.
+//! Tests of the queue. A lock passes from one version to the other, and both versions understand
+//! the messages of the queue.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Fails if a release of one version leaves a process of the other waiting, or if fences do not
-/// grow.
+/// Fails if a release of one version leaves a process of the other version waiting, or if fences do
+/// not grow.
 #[test]
 fn a_release_serves_the_next_process_of_either_version() {
     in_four_directions(|stage, first, second| {
@@ -24,7 +24,7 @@ fn a_release_serves_the_next_process_of_either_version() {
     });
 }
 
-/// Lets `holder` take the lock, and lets `waiter` wait for it and get it. Returns the fence of
+/// Makes `holder` take the lock, and `waiter` wait for the lock and get it. Returns the fence of
 /// `waiter`.
 fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> u64 {
     let held = holder.take("k", As::Alone, LONG).expect("it is free");
@@ -46,7 +46,7 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
 }
 
 /// Fails if this version reserves a key with a value that the earlier process does not recognise as
-/// its own. Fails also if the message to that process has another form.
+/// its own. Also fails if the message to that process has another form.
 #[test]
 fn this_version_hands_over_to_the_earlier_version() {
     let stage = Stage::new();
@@ -91,7 +91,7 @@ fn the_earlier_version_hands_over_to_this_version() {
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
     assert!(found);
-    // At once the lock is reserved for the next process, for the duration of `CLAIM`.
+    // The lock is reserved for the next process at once, for the duration of `CLAIM`.
     let handed = Answer::Held {
         left: Some(Duration::from_secs(1)),
         queued: true,
@@ -146,7 +146,7 @@ fn busy_calls_let_a_process_of_the_earlier_version_in() {
     }
 }
 
-/// Fails if a process that gives up its place in the queue keeps the other version from the lock.
+/// Fails if a process that abandons its place in the queue keeps the other version from the lock.
 #[test]
 fn an_abandoned_place_blocks_no_process() {
     let stage = Stage::new();
@@ -188,7 +188,7 @@ fn an_abandoned_place_blocks_no_process() {
     stage.runtime.block_on(next.release()).expect("still held");
 }
 
-/// Fails if a lock that the earlier version renews is given to this version, or if the earlier
+/// Fails if this version gets a lock that the earlier version has renewed, or if the earlier
 /// version renews a lock of this version.
 #[test]
 fn renewals_exclude_waiting_processes_of_the_other_version() {

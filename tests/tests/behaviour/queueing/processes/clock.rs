@@ -1,5 +1,5 @@
 //! Tests in which the server's clock is set forward and back while processes queue. No call may
-//! wait longer because of it, and fences must grow.
+//! wait longer for this reason, and fences must grow.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ fn start() -> (ServerClock, Server, RedisProbe) {
     (clock, server, probe)
 }
 
-/// Fails if a waiting process that was stopped counts as alive until the time that the clock showed
-/// before it was set back.
+/// Fails if a stopped waiting process counts as alive until the time that the clock showed before
+/// it was set back.
 #[tokio::test]
 async fn stopped_processes_with_future_times_expire() {
     let (clock, server, probe) = start();
@@ -41,8 +41,8 @@ async fn stopped_processes_with_future_times_expire() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// The same for readers that come while another reader is inside. A stopped writer is first in the
-/// queue.
+/// Like the test above, for readers that arrive while another reader is inside. A stopped writer is
+/// first in the queue.
 #[tokio::test]
 async fn readers_pass_a_stopped_writer_with_a_future_time() {
     let (clock, server, probe) = start();
@@ -63,8 +63,9 @@ async fn readers_pass_a_stopped_writer_with_a_future_time() {
     }
 }
 
-/// A lock is reserved for a process, and its key contains the end of this reservation. Then the
-/// clock is set back. Fails if the lock stays reserved until that time.
+/// Fails if a reserved lock stays reserved for too long after the clock was set back. The lock is
+/// reserved for a process, and its key contains the end of the reservation, which is then in the
+/// future.
 #[tokio::test]
 async fn a_claim_with_a_future_end_expires() {
     let (clock, server, probe) = start();
@@ -74,7 +75,8 @@ async fn a_claim_with_a_future_end_expires() {
     let released = Instant::now();
     held.release().await.expect("still held");
     let handed = probe.get("lock:dead");
-    // On a busy machine, the waiting call may ask only after the reservation has ended.
+    // On a busy machine, the request of the waiting call may come only after the reservation has
+    // ended.
     let over = CLAIM <= released.elapsed();
     clock.set(-HOUR);
     assert!(over || handed.is_some_and(|value| value.ends_with(":claim")));
@@ -95,8 +97,8 @@ async fn a_claim_with_a_future_end_expires() {
     all.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a call waits because of queue records with impossible times, of processes that never
-/// existed.
+/// Fails if a call waits because of queue records of processes that never existed. These records
+/// have impossible times.
 #[tokio::test]
 async fn queue_records_without_a_process_are_ignored() {
     let (_clock, server, probe) = start();
@@ -127,7 +129,7 @@ async fn queue_records_without_a_process_are_ignored() {
 }
 
 /// Fails if a dead reader keeps a writer out until the time that the clock showed before it was set
-/// back. The reader is inside when the clock is set, and dies later.
+/// back. The reader is inside when the clock is set, and is killed later.
 #[tokio::test]
 async fn a_share_renewed_after_a_clock_change_expires() {
     let (clock, server, probe) = start();
@@ -148,8 +150,8 @@ async fn a_share_renewed_after_a_clock_change_expires() {
     writer.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a fence does not grow, or if a waiting process does not get the lock, when the clock
-/// moves back or forward by an hour.
+/// Sets the clock back or forward by an hour. Fails if a fence does not grow, or if a waiting
+/// process does not get the lock.
 #[tokio::test]
 async fn fences_grow_and_waiters_are_served_over_clock_changes() {
     let (clock, server, probe) = start();
@@ -164,7 +166,7 @@ async fn fences_grow_and_waiters_are_served_over_clock_changes() {
         wait::until_async("it waits", LONG, waits).await;
         last = held.fence();
         clock.set(offset);
-        // If the clock moved forward, the lock has ended by now.
+        // If the clock was set forward, the lease has ended by now.
         let released = held.release().await;
         assert!(released.is_ok() || before < offset, "{released:?}");
         before = offset;

@@ -1,4 +1,4 @@
-//! Tests that a waiting process that dies or is stopped delays the other processes only a little.
+//! Tests that a killed or stopped waiting process delays the other processes only a little.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use redis::cmd;
 
 use super::{CLAIM, FORGOTTEN, LONG, Line, TTL, connect, held, queued};
 
-/// Allowance for a busy machine.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(800);
 
 /// Starts worker processes that wait for a held lock.
@@ -33,8 +33,8 @@ pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -
     workers
 }
 
-/// Starts a worker, and waits until its pool is connected. On a busy machine, it may not connect in
-/// time. Then another worker is started.
+/// Starts a worker, and waits until its pool is connected. If the pool cannot connect in time on a
+/// busy machine, another worker is started.
 fn connected(job: &Job) -> Worker {
     for _ in 0..20 {
         let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), job);
@@ -48,8 +48,8 @@ fn connected(job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Returns the time that the next live process waits after a release, minus the delays of a busy
-/// machine.
+/// Returns the time for which the next live process waits after a release, minus the delays of a
+/// busy machine.
 async fn next_after(server: &Server, held: LockGuard) -> Duration {
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
@@ -65,7 +65,7 @@ async fn served_after(held: LockGuard, line: Line) -> Duration {
     released.elapsed().saturating_sub(excuse.so_far())
 }
 
-/// Fails if the lock is reserved for a process that is known to be gone.
+/// Fails if the lock is reserved for a process that the server knows to be disconnected.
 #[tokio::test]
 async fn killed_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;
@@ -83,7 +83,7 @@ async fn killed_processes_delay_no_other_process() {
     assert!(took < CLAIM, "{took:?}");
 }
 
-/// Fails if a lock stays reserved for a stopped process. Fails also if that process gets no lock
+/// Fails if a lock stays reserved for a stopped process. Also fails if that process gets no lock
 /// after it resumes.
 #[tokio::test]
 async fn a_stopped_process_delays_others_by_one_claim() {
@@ -98,7 +98,8 @@ async fn a_stopped_process_delays_others_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Fails if readers behind a stopped writer wait longer than a writer in the same place.
+/// Fails if readers behind a stopped writer wait longer than a writer at the same place in the
+/// queue.
 #[tokio::test]
 async fn a_stopped_writer_delays_readers_by_one_claim() {
     let server = Server::start();
@@ -121,7 +122,8 @@ async fn a_stopped_writer_delays_readers_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Requirement 24. Fails if each further dead process delays the others more than the one before.
+/// Requirement 24. Fails if a further dead process delays the others more than the previous dead
+/// processes.
 #[tokio::test]
 async fn five_stopped_processes_delay_others_by_six_seconds() {
     let (server, probe, held) = held("dead").await;
@@ -133,7 +135,7 @@ async fn five_stopped_processes_delay_others_by_six_seconds() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-/// Fails if the lock is still reserved for a process that was stopped long ago.
+/// Fails if the lock is still reserved for a process stopped long ago.
 #[tokio::test]
 async fn long_dead_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;
@@ -141,7 +143,7 @@ async fn long_dead_processes_delay_no_other_process() {
     for worker in &mut workers {
         worker.process().pause();
     }
-    // One process must keep waiting, because the queue expires after its last request.
+    // One live process must keep waiting, because the queue would expire without further requests.
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;

@@ -1,4 +1,4 @@
-//! Tests that a lock can be released even if its queue cannot work because the server's memory is
+//! Tests that a lock can be released even if its queue does not work because the server's memory is
 //! full.
 
 use futures_util::future::join_all;
@@ -40,7 +40,7 @@ async fn a_release_to_a_waiting_process_needs_no_memory() {
     max_memory(&probe, 1);
     held.release().await.expect("still held");
     is_released(&probe, "lock:full", &token).await;
-    // The waiting call gets full memory as the reason of its refusal.
+    // The error of the waiting call names full memory as the reason.
     let refused = wait::within("it is refused", LONG, waiting).await;
     let error = refused
         .expect("no panic")
@@ -62,8 +62,8 @@ async fn a_release_to_a_waiting_process_needs_no_memory() {
 
 /// Fails if a release is refused when it is sent together with the next call of its process. That
 /// call has another ttl, so the lock is not passed to it directly. A server checks its memory
-/// before the first write of a script. Here this write is the removal of the lock, so the call gets
-/// the lock.
+/// before the first write of a script. Here the first write is the removal of the lock, so the call
+/// gets the lock.
 #[tokio::test]
 async fn a_release_is_not_refused_with_the_next_call() {
     let server = Server::start();
@@ -83,8 +83,8 @@ async fn a_release_is_not_refused_with_the_next_call() {
     is_released(&probe, "lock:turn", "").await;
 }
 
-/// Fails if such a release is refused, or if its next call is kept waiting, while another process
-/// queues as well.
+/// Like the test above, while another process is also in the queue. Fails if the release is
+/// refused, or if the next call keeps waiting.
 #[tokio::test]
 async fn a_release_with_two_waiters_is_not_refused() {
     let server = Server::start();
@@ -121,7 +121,7 @@ async fn a_release_with_two_waiters_is_not_refused() {
         .expect("held");
 }
 
-/// Fails if a call is refused because the release that is sent together with it is refused.
+/// Fails if a call is refused because the release sent together with it is refused.
 #[tokio::test]
 async fn a_refused_release_does_not_refuse_the_next_call() {
     let server = Server::start();
@@ -137,7 +137,7 @@ async fn a_refused_release_does_not_refuse_the_next_call() {
     let waiting = tokio::spawn(wait::started(request.acquire()).await);
 
     replicas(1);
-    // The release is tried again in the background, so its result does not matter here.
+    // An error is ignored, because the release is repeated in the background.
     let _ = held.release().await;
     replicas(0);
     let next = wait::within("the release is repeated", LONG, waiting).await;
@@ -145,8 +145,8 @@ async fn a_refused_release_does_not_refuse_the_next_call() {
     next.release().await.expect("still held");
 }
 
-/// Fails if calls that need memory cause the refusal of calls that need none. Simultaneous calls
-/// are sent in one script.
+/// Fails if calls that need memory cause the refusal of calls that need no memory. Simultaneous
+/// calls are sent in one script.
 #[tokio::test]
 async fn calls_without_memory_needs_are_not_refused() {
     let (server, probe, held) = held("taken").await;
@@ -173,8 +173,8 @@ async fn calls_without_memory_needs_are_not_refused() {
 /// Fails if other data under the key of the queue prevents the release of a lock.
 #[tokio::test]
 async fn other_data_at_the_queue_key_does_not_block_a_release() {
-    // The data are as long as a queue record. Some languages can read the part where the time
-    // should be as a number.
+    // This text is as long as a queue record. Some languages accept the part at the place of the
+    // time as a number.
     let number = format!("{}+12345e+173224", "0".repeat(32));
     let spoil: [(&str, &[&str]); 4] = [
         ("SET", &[number.as_str()]),

@@ -1,4 +1,5 @@
-//! Tests that a lost message makes a waiting process ask later, but does not cost it the lock.
+//! Tests that a lost message makes a waiting process repeat its request later, but does not cost it
+//! the lock.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use redis::cmd;
 
 use super::{CLAIM, Line, connect, connect_with, held, queued, take};
 
-/// Allowance for a busy machine.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Fails if a process only waits for a message, or asks again only after the lock was given to the
-/// next process.
+/// Fails if a process relies on messages alone. Also fails if it repeats its request only after the
+/// lock was given to the next process.
 #[tokio::test]
 async fn a_lost_turn_message_is_compensated_by_polling() {
     let (server, _probe, held) = held("lost").await;
@@ -29,8 +30,8 @@ async fn a_lost_turn_message_is_compensated_by_polling() {
     assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process whose connection breaks when the lock is reserved for it waits for a lease
-/// that no process has.
+/// Fails if a process waits for the end of a lease that no process has. This could happen if its
+/// connection breaks when the lock is reserved for it.
 #[tokio::test]
 async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     for all in [false, true] {
@@ -56,8 +57,8 @@ async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     }
 }
 
-/// Fails if a process that missed the message about a waiting process passes the lock from call to
-/// call for as long as it has any.
+/// Fails if a process passes the lock from call to call without end, because it missed the message
+/// about a waiting process.
 #[tokio::test]
 async fn a_holder_without_the_wait_message_ends_its_turn() {
     const CALLS: usize = 60;

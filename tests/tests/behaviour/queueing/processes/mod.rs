@@ -1,5 +1,5 @@
-//! Tests of processes that queue for a lock. They get it in order and in turns, even if one of them
-//! fails. Each pool is a separate process for the store.
+//! Tests of processes that queue for a lock. They get it in the order of the queue and in turns,
+//! even if one of them fails. Each pool is a separate process for the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const LONG: Duration = Duration::from_secs(60);
 const CLAIM: Duration = Duration::from_secs(1);
 /// A process without a request for this time loses its place in the queue.
 const FORGOTTEN: Duration = Duration::from_secs(3);
-/// Limit for a removal. A lock left behind would expire later.
+/// Time limit for a removal. Without a removal, a lock would last longer.
 const SOON: Duration = Duration::from_secs(20);
 /// The only key that may be left on the server at the end.
 const FENCES: &str = "lock:%leasehold:fence";
@@ -48,7 +48,7 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
     guard.expect("it is free")
 }
 
-/// Returns after the store has executed all earlier requests of the pool, and the pool has received
+/// Waits until the store has executed all earlier requests of the pool, and the pool has received
 /// the answers.
 async fn settle(pool: &LockPool) {
     for _ in 0..2 {
@@ -75,7 +75,7 @@ struct Served {
     at: Instant,
 }
 
-/// Calls that wait for one key, and the order in which they have had the lock.
+/// Calls that wait for one key, and the order in which they had the lock.
 struct Line {
     key: &'static str,
     /// Time for which each call stays inside.
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Lets a call wait. When this function returns, the store has the request.
+    /// Starts a waiting call. When this function returns, the store has the request.
     async fn join(&mut self, pool: &LockPool, who: &'static str) {
         self.join_all(pool, who, 1).await;
     }
@@ -127,9 +127,9 @@ impl Line {
     }
 
     /// Like `served`, after a release at `released`. Also returns true if a process may have missed
-    /// the lock reserved for it, because the machine woke the process too late. The store then
-    /// reserves the lock for the next process. A process that is woken much later has also lost its
-    /// place in the queue.
+    /// the lock reserved for it, because it was woken too late. The store then reserves the lock
+    /// for the next process. A process that is woken much later has also lost its place in the
+    /// queue.
     async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");

@@ -1,5 +1,5 @@
-//! Tests of servers that send no messages: an old server, and a server that does not permit them.
-//! Processes get a lock later, but still in order and in turns.
+//! Tests of servers that send no messages: an old server, and a server that does not permit
+//! messages. Processes get a lock later, but still in the order of the queue and in turns.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ fn restricted(more: &str) -> (Server, String) {
     (server, url)
 }
 
-/// Fails unless processes get the lock in order. A process with many calls must also let in another
-/// process that comes later, although it cannot be notified of it.
+/// Fails unless processes get the lock in order. A process with many calls must also let another
+/// process in that comes later, although it cannot be notified of that process.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");
@@ -85,7 +85,8 @@ async fn processes_without_channels_are_served_in_order() {
     serves(&url).await;
 }
 
-/// The smallest sufficient set of permissions.
+/// With the smallest documented set of permissions, the store sends messages and processes get the
+/// lock in order.
 #[tokio::test]
 async fn the_smallest_permissions_suffice_for_turns() {
     let (_server, url) = restricted("+publish +subscribe &lock:*");

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
-/// Fails if processes race for a free lock, or if the last process in the queue gets it first.
+/// Fails if a free lock goes to any waiting process, or if the last process in the queue gets it
+/// first.
 async fn processes_are_served_in_order_of_their_waits(store: &Store) {
     const KEY: &str = "queue-of-processes";
     let held = take(&connect(&store.url).await, KEY).await;
@@ -31,8 +32,8 @@ on_stores!(memory redis sentinel cluster postgres: (
     processes_are_served_in_order_of_their_waits,
 ));
 
-/// Fails if a process that repeats its request, as it does from time to time, goes to the end of
-/// the queue.
+/// Fails if a process goes to the end of the queue when it repeats its request, which it does from
+/// time to time.
 #[tokio::test]
 async fn a_repeated_request_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
@@ -56,8 +57,8 @@ async fn a_repeated_request_keeps_its_place() {
     line.served_as(released, &expected).await;
 }
 
-/// Fails if the queue works only behind holders that use leasehold. When another client releases
-/// its lock, it notifies no process.
+/// Fails if the queue works only behind holders that use leasehold. Another client that releases
+/// its lock notifies no process.
 #[tokio::test]
 async fn the_queue_works_behind_other_clients() {
     let server = Server::start();
@@ -74,8 +75,8 @@ async fn the_queue_works_behind_other_clients() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // A process that comes now and tries once would be the first to find the key free. On a
-        // busy machine, it may come after all other processes.
+        // This process makes a single attempt, and would be the first to find the key free if it
+        // could overtake. On a busy machine, it may come after all other processes.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();
@@ -88,7 +89,7 @@ async fn the_queue_works_behind_other_clients() {
     }
 }
 
-/// Fails if a call that tries once gets a lock before a process that waits for it.
+/// Fails if a call with a single attempt gets a lock before a process that waits for it.
 #[tokio::test]
 async fn a_single_try_does_not_overtake() {
     let (server, probe, held) = super::held("single").await;
@@ -116,15 +117,15 @@ async fn a_single_try_does_not_overtake() {
     let released = Instant::now();
     held.release().await.expect("still held");
     line.served_as(released, &["a", "b", "c", "d"]).await;
-    // The last of the waiting calls may have released the lock before this check. No call is in the
-    // queue then.
+    // The last waiting call may have released the lock before this check. Then no call is in the
+    // queue.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);
 }
 
-/// Fails if fences that one process has reserved for its own calls are used by another process, or
-/// used out of order.
+/// Fails if another process uses fences that one process has reserved for its own calls, or if
+/// these fences are used out of order.
 #[tokio::test]
 async fn fences_grow_under_contention() {
     let server = Server::start();

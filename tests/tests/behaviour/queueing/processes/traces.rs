@@ -1,4 +1,4 @@
-//! Tests that, at the end, leasehold leaves nothing on the server except for the fence counter.
+//! Tests that leasehold finally leaves nothing on the server except for the fence counter.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle};
 
-/// Limit for removals. Anything left behind would expire later.
+/// Time limit for removals. Without a removal, a key would last longer.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Waits until `condition` holds, for at most [`SOON`] and the delay of a busy machine.
+/// Waits until `condition` returns true, for at most [`SOON`] plus the delay of a busy machine.
 async fn soon(what: &str, mut condition: impl FnMut() -> bool) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     while !condition() {
@@ -31,7 +31,7 @@ async fn nothing_is_left(server: &Server) {
     soon("nothing is left", clean).await;
 }
 
-/// Fails if a call that gives up leaves the place of its process behind.
+/// Fails if a call that times out leaves the place of its process in the queue behind.
 #[tokio::test]
 async fn calls_that_time_out_leave_nothing() {
     let (server, probe, held) = held("given-up").await;
@@ -57,7 +57,7 @@ async fn calls_that_time_out_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a call that gives up exactly when it gets the lock keeps the lock from the next call.
+/// Fails if a call dropped exactly when it gets the lock keeps the lock from the next call.
 #[tokio::test]
 async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();
@@ -92,7 +92,7 @@ async fn calls_dropped_at_their_turn_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a pool keeps its places in queues after its shutdown.
+/// Fails if a pool still has places in queues after its shutdown.
 #[tokio::test]
 async fn a_shutdown_leaves_no_place_in_a_queue() {
     let (server, probe, held) = held("shutdown").await;
@@ -108,7 +108,7 @@ async fn a_shutdown_leaves_no_place_in_a_queue() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if many calls in many processes leave anything behind.
+/// Fails if many calls in many processes leave a key behind.
 #[tokio::test]
 async fn contention_leaves_nothing() {
     let server = Server::start();
@@ -119,7 +119,7 @@ async fn contention_leaves_nothing() {
             let pool = pool.clone();
             calls.spawn(async move {
                 for time in 0..20 {
-                    // With this wait, some calls end before they get the lock.
+                    // With such a short wait, some calls end before they get the lock.
                     let wait = Duration::from_millis(1 + (call * 7 + time) % 40);
                     let key = format!("many-{}", (call + time) % 3);
                     let request = pool.lock(&*key).ttl(TTL).wait(wait);

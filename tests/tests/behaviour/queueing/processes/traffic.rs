@@ -1,4 +1,4 @@
-//! Tests of the requests that a lock costs while no other process waits for it.
+//! Tests of the number of requests for a lock while no other process waits for it.
 
 use leasehold_tests::server::Server;
 use redis::cmd;

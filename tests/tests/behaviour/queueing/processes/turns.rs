@@ -1,5 +1,5 @@
-//! Tests of turns. In its turn, a process passes a lock from one of its calls to the next. The turn
-//! is limited while other processes wait.
+//! Tests of turns. In its turn, a process passes a lock from one of its calls to the next call. The
+//! turn is limited while other processes wait.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use super::{LONG, Line, connect, connect_with, settle, take};
 
 const CALLS: u32 = 20;
 
-/// Lets one process make many calls, and another process wait behind them. Returns the number of
-/// calls that had the lock before the other process. The second value is true if the other process
-/// may have been woken too late to confirm a key that the store had handed to it.
+/// Makes many calls in one process, and makes another process wait behind them. Returns the number
+/// of calls that had the lock before the other process. The second value is true if the other
+/// process may have been woken too late to confirm a key reserved for it.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
@@ -47,7 +47,7 @@ async fn a_turn_ends_after_the_configured_passes() {
     }
 }
 
-/// Fails if long sections make a turn long.
+/// Fails if long sections make a turn longer than its time limit.
 #[tokio::test]
 async fn a_turn_ends_after_a_time_limit() {
     let server = Server::start();
@@ -57,15 +57,15 @@ async fn a_turn_ends_after_a_time_limit() {
             fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // At the earliest, the first call ends after 20 ms and the second after 40 ms.
+        // The first call ends after at least 20 ms, and the second call after at least 40 ms.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
     }
 }
 
-/// Fails if a process in its turn does not notice another process that comes, or counts the calls
-/// before that.
+/// Fails if a process does not detect another process that comes during its turn, or if it counts
+/// the calls before that.
 #[tokio::test]
 async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();

@@ -1,0 +1,122 @@
+//! Shell completions and the manual page.
+
+use std::io::{ErrorKind, Write as _};
+use std::process::{Command, Stdio};
+
+use crate::harness::{bare, ended};
+
+/// Returns the words with which bash completes the last one of these.
+fn completed(words: &[&str]) -> Vec<String> {
+    // Calls the function that bash has registered for the command, as it does at the tab key.
+    let script = "\
+source <(\"$0\" completions bash)
+COMP_WORDS=(leasehold \"$@\"); COMP_CWORD=$#; COMP_LINE=\"leasehold $*\"; COMP_POINT=${#COMP_LINE}
+read -r _ _ function _ < <(complete -p leasehold | sed 's/.* -F/complete -F/')
+\"$function\" leasehold \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"
+printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let program = bare().get_program().to_owned();
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script]).arg(program).args(words);
+    let ended = ended(&mut bash);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    ended.out.lines().map(str::to_owned).collect()
+}
+
+/// Fails if bash does not complete a subcommand, an option or a value, or the script is wrong.
+#[test]
+fn bash_completes_subcommands_and_options() {
+    assert_eq!(completed(&["rel"]), ["release"]);
+    assert_eq!(completed(&["run", "--min"]), ["--min-hold"]);
+    assert_eq!(completed(&["watch", "--ev"]), ["--every"]);
+    assert_eq!(completed(&["completions", "z"]), ["zsh"]);
+    for name in [
+        "run",
+        "ls",
+        "show",
+        "watch",
+        "release",
+        "check",
+        "completions",
+        "man",
+    ] {
+        assert!(completed(&[""]).iter().any(|word| word == name), "{name}");
+    }
+    for option in [
+        "--ttl",
+        "--wait",
+        "--max-hold",
+        "--quiet",
+        "--without-url",
+        "--json",
+    ] {
+        let options = completed(&["run", "job", "--"]);
+        assert!(options.iter().any(|word| word == option), "{option}");
+    }
+}
+
+/// Fails if a script for another shell is missing or misses the subcommands.
+#[test]
+fn other_shells_get_a_script() {
+    for (shell, beginning) in [("zsh", "#compdef leasehold"), ("fish", "#")] {
+        let script = ended(bare().args(["completions", shell]));
+        assert_eq!(script.code, Some(0), "{script:?}");
+        assert!(script.out.starts_with(beginning), "{script:?}");
+        assert!(script.out.contains("without-url"), "{script:?}");
+    }
+    let unknown = ended(bare().args(["completions", "csh"]));
+    assert_eq!(unknown.code, Some(64), "{unknown:?}");
+    assert!(unknown.err.contains("bash, zsh, fish"), "{unknown:?}");
+}
+
+/// Fails if the manual page misses a subcommand, an option or the exit codes. Where groff is
+/// installed, it also fails if groff warns about the page.
+#[test]
+fn the_manual_page_is_complete() {
+    let page = ended(bare().arg("man"));
+    assert_eq!((page.code, page.err.as_str()), (Some(0), ""), "{page:?}");
+    let page = page.out;
+    for line in [
+        ".TH leasehold 1 ",
+        ".SH NAME",
+        ".SH \"LEASEHOLD RUN\"",
+        ".SH \"LEASEHOLD RELEASE\"",
+        ".SH NOTES",
+        ".SH VERSION",
+    ] {
+        assert!(
+            page.lines().any(|found| found.starts_with(line)),
+            "{line}: {page}"
+        );
+    }
+    for text in [
+        "without\\-url",
+        "max\\-hold",
+        "LEASEHOLD_URL",
+        "71   the system refuses",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let mut groff = Command::new("groff");
+    groff.args(["-man", "-ww", "-Tascii", "-P-cbou"]);
+    groff
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut groff = match groff.spawn() {
+        Ok(groff) => groff,
+        Err(error) => return assert_eq!(error.kind(), ErrorKind::NotFound),
+    };
+    let mut input = groff.stdin.take().expect("it is piped");
+    input.write_all(page.as_bytes()).expect("it is read");
+    drop(input);
+    let rendered = groff.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&rendered.stderr), "");
+    let text = String::from_utf8_lossy(&rendered.stdout);
+    for part in [
+        "LEASEHOLD RUN",
+        "--max-hold",
+        "75   the lock is held elsewhere",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
