@@ -26,7 +26,7 @@ impl LockStore for PostgresStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let connection = self.connection.iter();
-        self.reported.changed(connection.map(Connection::wire))
+        self.announced.changed(connection.map(Connection::wire))
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {

@@ -35,6 +35,6 @@ impl LockStore for RedisStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let wires = wires_of(self.connection.as_ref(), &self.retired);
-        self.reported.changed(wires)
+        self.announced.changed(wires)
     }
 }
