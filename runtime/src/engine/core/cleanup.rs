@@ -22,7 +22,8 @@ pub(super) struct Cleanup {
     /// Number of tries that the store may have carried out, or may carry out later. Only an answer
     /// that the store did not carry out a try reduces this number.
     open: u32,
-    /// True if each try leaves the key free for clients that do not know the queue.
+    /// True if the store should leave the key free for a moment after the removal, for clients that
+    /// do not use the queue.
     makes_way: bool,
     origin: Origin,
     /// True if the store has confirmed a removal.
@@ -70,7 +71,8 @@ impl Cleanup {
         self.awaited.map_or(next, |awaited| next.min(awaited))
     }
 
-    /// True if each try leaves the key free for clients that do not know the queue.
+    /// True if the store should leave the key free for a moment after the removal, for clients that
+    /// do not use the queue.
     pub(super) fn makes_way(&self) -> bool {
         self.makes_way
     }
@@ -152,8 +154,8 @@ impl Cleanup {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        // A permanent error counts as carried out, because it may come from the middle of a script,
-        // after the removal.
+        // A try with a permanent error counts as carried out: the error may come from the middle of
+        // a script, after the removal.
         if !failure.executed && failure.retry != Retry::Never {
             self.open -= 1;
         }

@@ -118,8 +118,8 @@ impl Core {
         may.then_some(successor)
     }
 
-    /// True if the key must be left free for clients that do not know the queue after `id` releases
-    /// it. False if the lock is shared, or if the key is kept after the release.
+    /// True if the release of `id` must leave the key free for clients that do not use the queue.
+    /// False if the lock is shared, or if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(id);
         let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept(now);

@@ -156,7 +156,7 @@ impl KeyQueue {
     }
 
     /// Records that a call asks the store. If `waits`, the store queues this process. Returns the
-    /// number of fences that the store should reserve for the calls behind.
+    /// number of fences that the store should reserve for the calls queued behind this call.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
         // The store may keep a place in its queue for this process until it reports otherwise.
         self.place = if waits || self.place != Place::None {
@@ -433,6 +433,7 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has handed the key over to this process. An acquire may have been under way then.
+    /// The store has handed the key over to this process. An earlier request may still be answered
+    /// with "held".
     Called,
 }

@@ -88,7 +88,7 @@ impl Adoption {
     }
 }
 
-/// The calls that may hold a lock together.
+/// A share of a lock, which other calls may hold at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// A reader. Any number of readers may share the lock.

@@ -188,7 +188,8 @@ pub(super) struct Node {
     pub(super) connected: bool,
     /// Requests without an answer on the current connection.
     pub(super) open: BTreeMap<OpId, Request>,
-    /// Acquires without an answer on the current connection, with its generation.
+    /// Acquires without an answer on the current connection, each with the number of that
+    /// connection, its generation.
     pub(super) acquires: HashMap<OpId, u64>,
     /// Arrival of the last message to the server. A later message on the same connection must not
     /// arrive earlier.
