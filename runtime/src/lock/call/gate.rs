@@ -22,7 +22,7 @@ use crate::lock::take::settings::OnLost;
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
-    /// True if a value that the body returns after the loss is dropped.
+    /// True if the call drops a value that its body returns after a loss.
     late_is_lost: bool,
     /// Ends when an entered lease is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,

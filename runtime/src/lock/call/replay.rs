@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the same request has another fingerprint the next time.
+    /// Fails if equal requests have different fingerprints.
     #[test]
     fn the_fingerprint_ignores_the_order_of_a_map() {
         let names = ["a", "b", "c", "d", "e", "f"];

@@ -97,8 +97,8 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
-    // Inside a task, an operation beyond the limit is not woken before the task yields. A parked
-    // thread does not yield, so it would wait forever.
+    // Inside a task, an operation beyond tokio's limit is not woken before the task yields. A
+    // parked thread does not yield, so it would wait forever.
     polled(coop::unconstrained(future))
 }
 
@@ -189,7 +189,7 @@ mod tests {
         assert!(!is_worker, "a thread in `block_in_place`");
     }
 
-    /// Fails if the limit of the blocked task applies to the parked future.
+    /// Fails if tokio's limit for the blocked task also applies to the parked future.
     #[test]
     fn a_parked_future_has_no_limit() {
         let [one, _] = runtimes();
