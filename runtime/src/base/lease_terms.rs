@@ -69,8 +69,8 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// Returns by how many nanoseconds, at least, a lease ends earlier in this process than on the
-    /// server.
+    /// Returns the least number of nanoseconds by which a lease ends earlier in this process than
+    /// on the server.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }
