@@ -294,7 +294,7 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a template in a constant is accepted: it would be one lock for all calls.
+    /// Fails if a template in a constant is accepted: all calls would share one lock.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();
