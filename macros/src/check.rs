@@ -155,8 +155,8 @@ const SHORTEST_INTERVAL: u64 = 10;
 /// is the ttl without the drift of the clocks and without the margin in which the body is
 /// cancelled.
 ///
-/// Rounded up to whole milliseconds, so an interval is in time exactly if it is shorter. The runtime
-/// calculates the same in nanoseconds.
+/// Rounded up to whole milliseconds, so an interval is in time exactly if it is shorter. The
+/// runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;

@@ -50,8 +50,8 @@ impl LockError {
     ///
     /// - 10 (`ABORTED`) for contention.
     /// - 14 (`UNAVAILABLE`) if the lock service cannot serve.
-    /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built, and for a key that
-    ///   was used before for another request.
+    /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built, and for a key
+    ///   that was used before for another request.
     /// - 2 (`UNKNOWN`) for a lost lease, because the work may have been done in part.
     /// - 13 (`INTERNAL`) for all other errors.
     ///

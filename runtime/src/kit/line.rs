@@ -112,7 +112,8 @@ impl Line {
         self.change(|state| state.rules.add(key, point));
     }
 
-    /// Lets the process of this line die. After this, none of its requests reaches the store.
+    /// Lets the process of this line's pool die. After this, none of its requests reaches the
+    /// store.
     pub(super) fn die(&self, now: Instant) {
         self.change(|state| {
             (state.is_down, state.is_cut) = (true, true);

@@ -282,7 +282,7 @@ bugs! {
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place in the queue that was taken away by force is granted to the call whose turn it was.
+    /// A place in the queue that was taken away by force stays, so a call gets the lock through it.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,

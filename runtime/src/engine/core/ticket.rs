@@ -159,7 +159,8 @@ pub(crate) enum Removal {
 
 impl Acquire {
     /// True if a lease counted from `sent` lasts until the end of this call's `min_hold`, even if
-    /// the process dies. Always true for a lock with a watchdog, which makes no such promise.
+    /// the process dies. Always true for a lock with a watchdog, whose `min_hold` need not
+    /// outlast the process.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
         self.watchdog.is_some() || self.min_hold.is_none_or(lasts)

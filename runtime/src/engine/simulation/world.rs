@@ -188,8 +188,7 @@ pub(super) struct Node {
     pub(super) connected: bool,
     /// Requests without an answer on the current connection.
     pub(super) open: BTreeMap<OpId, Request>,
-    /// Acquires without an answer on the current connection, each with the number of that
-    /// connection, its generation.
+    /// Acquires without an answer, each with the generation (the number) of its connection.
     pub(super) acquires: HashMap<OpId, u64>,
     /// Arrival of the last message to the server. A later message on the same connection must not
     /// arrive earlier.

@@ -53,7 +53,7 @@ impl Site {
 }
 
 /// Returns the path of a function, such as `shop::Orders::create`. `path` is the path of the
-/// closure that `Site::new` got. None if that path has no such static.
+/// closure that `Site::new` got. None if that path does not contain the static.
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");

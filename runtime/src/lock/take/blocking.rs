@@ -68,10 +68,10 @@ impl Parks {
 /// True if a task, or the future of a `block_on`, runs on this thread. False for a thread of
 /// `spawn_blocking` or in `block_in_place`, which may block.
 ///
-/// tokio has no function for this. But on such threads, and only there, tokio limits the number of
-/// operations between two yields to at most 255. This function uses the limit up, and thereby
-/// detects it. The task then yields at its next operation, which matters little to a task that
-/// blocks its thread.
+/// tokio has no function for this. But inside a task or a `block_on`, and only there, tokio limits
+/// the number of operations between two yields to at most 255. This function uses the limit up, and
+/// thereby detects it. The task then yields at its next operation, which matters little to a task
+/// that blocks its thread.
 fn is_worker() -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     let mut is_limited = || match coop::poll_proceed(&mut cx) {

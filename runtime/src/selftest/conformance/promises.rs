@@ -46,7 +46,7 @@ impl Promises {
         ..Self::ONE
     };
     /// Promises of a server with sessions. The client itself ends its leases. The short ttl is
-    /// shorter than a claim, the time that a process has to take a lock at its turn.
+    /// shorter than a claim, the time for which a lock is reserved for a waiting process.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
