@@ -337,7 +337,7 @@ impl Core {
     }
 }
 
-/// The store's answer to one call. The answer can also refuse waiting calls that try once.
+/// The store's answer to one call. It can also refuse other calls for the same key that try once.
 struct Answer {
     /// Kind of share that the call requested; none for an exclusive lock.
     share: Option<Share>,
@@ -350,7 +350,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// True if the answer also refuses the single try `acquire`.
+    /// True if the answer also refuses `acquire`, a call that tries once.
     fn refuses(&self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,

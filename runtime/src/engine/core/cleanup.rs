@@ -10,7 +10,7 @@ use crate::store::{Failure, Retry};
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// Removal of a lock from the store.
+/// Removal of a lock from the store, repeated until its outcome is certain.
 #[derive(Debug)]
 pub(super) struct Cleanup {
     /// Time until which the caller waits for the outcome; none if no caller waits.
@@ -65,7 +65,8 @@ impl Cleanup {
         }
     }
 
-    /// Returns the time of the next action.
+    /// Returns the earliest of three times: the next try, the end of the caller's wait, and the
+    /// expiry of the key.
     pub(super) fn next_due(&self) -> Instant {
         let next = self.next_try.min(self.until);
         self.awaited.map_or(next, |awaited| next.min(awaited))
@@ -108,7 +109,7 @@ impl Cleanup {
         self.next_try <= now
     }
 
-    /// Sets the time of the next try.
+    /// Makes the next try due at `now`.
     pub(super) fn try_at(&mut self, now: Instant) {
         self.next_try = now;
     }

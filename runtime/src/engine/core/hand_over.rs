@@ -24,7 +24,8 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 
 impl Core {
-    /// Hands the lock of `id` over to its successor. Returns true if there was one.
+    /// Hands the lock of `id` over to the next call in the queue. Returns false if no call may get
+    /// it in this way.
     pub(super) fn hand_over(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
         let Some(successor) = self.successor(id, now) else {
             return false;

@@ -150,7 +150,8 @@ impl KeyQueue {
         self.ask_at <= now && !self.held_back
     }
 
-    /// If `waits`, the head must not ask until fewer requests are under way.
+    /// Makes the head wait until fewer requests are under way, or ends this wait if `waits` is
+    /// false.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }

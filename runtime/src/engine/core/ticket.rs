@@ -20,7 +20,7 @@ use crate::store::{Failure, OpId, Reply};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
 
-/// A place in the program that takes locks: an annotated function, or a call of
+/// Identifies a place in the program that takes locks: an annotated function, or a call of
 /// [`LockPool::lock`](crate::LockPool::lock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteId(pub(crate) u64);

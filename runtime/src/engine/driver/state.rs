@@ -246,9 +246,9 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock. A thread does this only after it has taken the mutex and after it has read
-    /// answers, because a reading takes a fiftieth of the time of a call. A test clock can be read
-    /// only in its runtime.
+    /// Reads the clock, after a thread has taken the mutex and after it has read answers. More
+    /// readings would be expensive: one takes a fiftieth of the time of a call. A test clock can be
+    /// read only in its runtime.
     fn read_clock(&mut self) -> Instant {
         self.now = match self.clock {
             Clock::System => self.clock.now(),

@@ -148,7 +148,7 @@ impl Entry {
     }
 }
 
-/// A caller of one lock, with the state that its lease cell would have.
+/// A caller of one lock. Its state is that of a lease cell in the real code.
 pub(super) struct Caller {
     pub(super) key: FullKey,
     pub(super) token: Token,
