@@ -110,8 +110,8 @@ impl HeldLocks {
         }
     }
 
-    /// Records that the call has all its locks. `asking` is the observation of its acquire. `now`
-    /// is the current time, if known.
+    /// Records that the call has all its locks. `asking` has the span and the metrics of its
+    /// acquire. `now` is the current time, if known.
     pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
         self.holding = Some(asking.granted(self.locks.peek_fence(), entered, now));
