@@ -45,7 +45,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// Orders to the store for one poll.
+/// The test's changes, which the store must carry out at one poll.
 #[derive(Debug)]
 pub(super) struct Orders {
     /// True if the requests without an answer must fail.
@@ -135,7 +135,7 @@ impl Line {
         }
     }
 
-    /// Returns the orders to the store for this poll. Wakes `waker` at the next change.
+    /// Returns the changes to carry out at this poll. Wakes `waker` at the next change.
     pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
         let mut state = self.state();
         match &mut state.waker {

@@ -47,17 +47,17 @@ bugs! {
     /// One confirmed removal counts as the end of an acquire whose outcome is unknown, although the
     /// acquire may still arrive later.
     RemovalBelieved,
-    /// The lease is given up only when the ttl of its key ends, instead of a margin earlier.
+    /// The body may be polled until the ttl of its key ends, instead of a margin earlier.
     NoMargin,
     /// A call waits ten times as long as its `wait` allows.
     BudgetIgnored,
     /// The body is polled even if its lease is over.
     NoGate,
-    /// A blocking body whose lease was lost returns its value.
+    /// A blocking body or a leader whose lease was lost returns its value.
     LateValueReturned,
     /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
-    /// A call of `lead` ends when it cannot request its lock.
+    /// A call of `lead` ends after its first failed try.
     LeaderGivesUp,
     /// A parked thread polls within tokio's operation limit of its task, although this task does
     /// not yield.
@@ -133,7 +133,7 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,
-    /// A process keeps handing a lock over to its own calls, although other processes wait for it.
+    /// A key in constant use is never left free for clients that do not use the queue.
     WayNotMade,
     /// The first process in the queue takes a lock during the pause in which the lock is left free
     /// for other clients.

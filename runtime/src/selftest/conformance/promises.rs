@@ -1,4 +1,4 @@
-//! Promises of a store to the suite.
+//! The promises of a store, which the conformance suite checks.
 
 use std::time::Duration;
 

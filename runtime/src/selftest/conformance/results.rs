@@ -70,7 +70,7 @@ async fn a_recall_is_repeated(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// Checks a repeated release after a lost answer.
+/// Checks that a release repeated after a lost answer does not replace the kept result.
 async fn a_record_is_repeated(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("record-again");
     let (first, second) = (result(None, "1"), result(None, "2"));
