@@ -260,7 +260,7 @@ impl LeaseCell {
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // Checks again, because a change before the fence found no waker: see `enter`.
+        // Checks again, because a change before the memory fence found no waker: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };

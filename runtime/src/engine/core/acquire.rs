@@ -76,7 +76,7 @@ impl Core {
             };
             return queue.waiting().any(exclusive).then(contended);
         }
-        // While the head's request is under way, its answer will also serve this call.
+        // While the request of the queue's head is under way, this call waits for its answer, too.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)

@@ -159,7 +159,8 @@ impl KeyQueue {
     /// Records that a call asks the store. If `waits`, the store queues this process. Returns the
     /// number of fences that the store should reserve for the calls queued behind this call.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
-        // The store may keep a place in its queue for this process until it reports otherwise.
+        // The store may keep a place in its queue for this process until the store reports
+        // otherwise.
         self.place = if waits || self.place != Place::None {
             Place::Queued
         } else {

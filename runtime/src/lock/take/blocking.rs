@@ -81,7 +81,7 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    // The body of a parked call runs without this limit.
+    // The body of a parked call runs without this limit, so `PARKED_WORKER` identifies its thread.
     PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
