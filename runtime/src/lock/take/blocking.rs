@@ -115,8 +115,8 @@ fn polled<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Wakes a parked thread. Does not use `thread::park`, because the program may use the thread's
-/// token.
+/// Wakes a parked thread. Does not use `thread::park`, because the program may itself use the park
+/// token of the thread.
 #[derive(Default)]
 struct Alarm {
     rings: Mutex<bool>,
@@ -151,7 +151,7 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if, on a worker, a call inside a parked call is not recognized as a call on a worker.
+    /// Fails if a call inside a parked call of a worker is not recognized as a call on that worker.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();
