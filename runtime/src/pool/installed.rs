@@ -204,7 +204,7 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     // ended pool, only the first succeeds.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Dropped outside of the write lock, because dropping a pool's last clone makes its engine do
+    // Dropped outside of the write lock, because dropping a pool's last clone makes its engine
     // work.
     drop(ended);
     Ok(())
