@@ -85,7 +85,7 @@ impl Args {
         args
     }
 
-    /// Returns the place where an option was named, even if its value was wrong.
+    /// Returns the written name of an option, even if its value was wrong.
     pub(crate) fn name_of(&self, option: &str) -> Option<&Ident> {
         self.written.iter().find(|name| *name == option)
     }

@@ -155,8 +155,8 @@ const SHORTEST_INTERVAL: u64 = 10;
 /// is the ttl without the drift of the clocks and without the margin in which the body is
 /// cancelled.
 ///
-/// Rounded up to whole milliseconds: an interval of this length is too late, and a shorter one is
-/// in time. The runtime calculates the same in nanoseconds.
+/// Rounded up to whole milliseconds, so an interval is in time exactly if it is shorter. The
+/// runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;
@@ -221,7 +221,8 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A lock given up before its ttl needs no watchdog, so one of the two values is a mistake.
+/// Refuses a `max_hold` shorter than the ttl. Such a lock is given up before its ttl ends, so it
+/// would not need a watchdog.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
@@ -241,8 +242,8 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Without a watchdog, the store locks the key for the whole ttl from the start. So a `min_hold`
-/// up to the ttl is kept even if the process dies.
+/// Refuses a `min_hold` longer than the ttl, unless there is a watchdog. Up to the ttl, the store
+/// keeps the key locked even if the process dies.
 fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
@@ -270,8 +271,8 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Only an exclusive lock may be kept after its call. A kept share would keep out a writer or use
-/// up a permit, for no benefit.
+/// Refuses `cooldown` for shares and permits. A kept share would keep out a writer or use up a
+/// permit, for no benefit.
 fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {
@@ -283,7 +284,8 @@ fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A body that blocks its thread runs to its end anyway, because nothing can drop it.
+/// Refuses `detach` for a function that is not async. Its body runs to its end anyway, because
+/// nothing can drop it.
 fn detach_needs_async(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     if let (Some(detach), true) = (args.detach, target.blocks) {
         let name = &target.name;
@@ -369,7 +371,7 @@ fn needs_a_result(
     }
 }
 
-/// True if the type is certainly not a `Result`. An alias may be one.
+/// True if the type is certainly not a `Result`. False for a type alias, which may stand for one.
 fn is_plain(ty: &str) -> bool {
     const PLAIN: [&str; 17] = [
         "()", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",

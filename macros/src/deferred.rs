@@ -74,7 +74,8 @@ impl Deferred {
             Type::Reference(reference) => Self::find(&reference.elem),
             Type::Paren(inside) => Self::find(&inside.elem),
             Type::Group(inside) => Self::find(&inside.elem),
-            // A type such as `fn() -> BoxFuture<…>` is a function. Its caller begins the work.
+            // A returned function, such as `fn() -> BoxFuture<…>`, is accepted: no work exists
+            // until someone calls it.
             _ => None,
         }
     }

@@ -125,7 +125,7 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     })
 }
 
-/// Returns our unit for the spelling of a unit in another tool.
+/// Returns the attribute's unit for a unit as other tools spell it.
 fn familiar(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",

@@ -1,10 +1,10 @@
-//! Names that our options have in other lock libraries. Also names of their features that need no
-//! option here.
+//! Names that other lock libraries use for the options of this attribute, and for features that
+//! need no option here.
 
 /// The most likely meaning of an unknown name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// One of our options.
+    /// An option of this attribute.
     Option(&'static str),
     /// Several options: the name has different meanings in different libraries.
     Options(&'static [&'static str], &'static str),
@@ -12,7 +12,7 @@ pub(crate) enum Meaning {
     Advice(&'static str),
 }
 
-/// Our options, each with its names elsewhere, in small letters and without `_`.
+/// The attribute's options, each with its names in other libraries, in lower case and without `_`.
 const OPTIONS: [(&str, &[&str]); 15] = [
     (
         "key",
@@ -156,7 +156,7 @@ const OPTIONS: [(&str, &[&str]); 15] = [
 const TTL_OR_WAIT: &str =
     "`ttl` is how long the lock outlives a holder that dies, `wait` is how long to queue for it";
 
-/// Names for which we have no option, and the advice for each.
+/// Names for which there is no option, and the advice for each.
 const ADVICE: [(&[&str], &str); 6] = [
     (
         &["condition", "when", "if", "unless", "skipif", "only"],

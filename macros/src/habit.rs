@@ -104,7 +104,7 @@ const BRACKETS: [(&str, &str); 13] = [
     ("<", ">"),
 ];
 
-/// Brackets that have no other meaning in a key. An unknown name between them is a mistake as well.
+/// Brackets that have no other meaning in a key. Even an unknown name between them is a mistake.
 const UNMISTAKABLE: [&str; 3] = ["{{", "${", "%("];
 
 /// Characters before a name, as in `$id`.

@@ -16,7 +16,7 @@ fn warnings(text: &str, inserted: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a key with another tool's placeholder is accepted: it would be one lock for all calls.
+/// Fails if a key with another tool's placeholder is accepted: all calls would share one lock.
 #[test]
 fn an_error_suggests_the_placeholder_to_write() {
     for (text, written, meant) in [

@@ -20,7 +20,7 @@ pub(crate) enum Dependency {
 
 /// Returns the dependency of the crate being compiled, according to its manifest.
 pub(crate) fn dependency() -> Dependency {
-    // These crates compile the examples of `leasehold` itself, and the unit tests of this crate.
+    // Cargo sets these names for the examples of `leasehold` and the unit tests of this crate.
     let own = [PACKAGE, env!("CARGO_PKG_NAME")];
     let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| own.contains(&name.as_str()));
     let text = path().and_then(|path| std::fs::read_to_string(path).ok());

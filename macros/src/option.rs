@@ -23,7 +23,7 @@ pub(crate) enum Length {
 /// Interval between renewals of the lease.
 #[derive(Clone)]
 pub(crate) enum Watchdog {
-    /// Interval that the runtime chooses.
+    /// `watchdog` without an interval: the runtime chooses it.
     Flag,
     Every(Length),
 }

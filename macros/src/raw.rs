@@ -111,7 +111,7 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
     })
 }
 
-/// Returns the literal of `key: "order"` and `key("order")`.
+/// Returns the literal of an option in a wrong form: `key: "order"` or `key("order")`.
 fn literal_behind(input: ParseStream<'_>) -> Option<String> {
     let literal = input
         .fork()

@@ -3,7 +3,8 @@
 use crate::args::Args;
 use crate::diag::{Diagnostics, Message};
 
-/// `replay` allows only one key, and only an exclusive lock: the result belongs to the key.
+/// Refuses options that contradict `replay`, which needs one key and an exclusive lock: the result
+/// belongs to the key.
 pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     let Some(replay) = args.name_of("replay") else {
         return;

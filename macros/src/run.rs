@@ -9,8 +9,8 @@ use crate::tokens::here;
 /// Returns the code that runs the body. The body stays in the caller's frame, and the runtime gets
 /// only a reference. A detached body moves into its task.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // Some options require a trait of the body, or of its result. If it is missing, rustc reports
-    // that at the option.
+    // Some options require a trait of the body, or of its result. If the trait is missing, rustc
+    // reports the error at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
     let cooldown = spec.cooldown.as_ref().map(|cooldown| cooldown.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);

@@ -183,8 +183,8 @@ impl Item {
         }
     }
 
-    /// Returns the place of a function that is not async. Refuses an async function that an
-    /// attribute above this one has made synchronous.
+    /// Returns the span of the `fn` of a function that is not async. Refuses an async function that
+    /// an attribute above this one has made synchronous.
     fn blocking_span(&self) -> Result<Span, Refusal> {
         let span = self.signature.fn_token.span();
         if !self.was_async() {

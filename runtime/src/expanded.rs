@@ -17,19 +17,19 @@ use crate::lock::call::guard::LockHandle;
 use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
 
-/// Returns the store of a pool, without its password, and the pool's namespace. Used by the
-/// command.
+/// Returns the store of a pool, without its password, and the pool's namespace. Used by the command
+/// `leasehold`.
 pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
 
-/// Names the holder of a requested lock after `site`. Used by the command.
+/// Names the holder of a requested lock after `site`. Used by the command `leasehold`.
 pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
     request.at(At::Function(site))
 }
 
 /// True if the holder was notified that `force_release` has taken its lock away. Used by the
-/// command.
+/// command `leasehold`.
 pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
@@ -126,7 +126,7 @@ pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R 
     handler(error)
 }
 
-/// Ends a function that returns `!`. `R` is `!`.
+/// Calls `handler` with the error, in the expansion of a function that returns `!`. `R` is `!`.
 pub fn never<R>(ended: Result<R, LockError>, handler: impl FnOnce(LockError) -> R) -> R {
     ended.unwrap_or_else(handler)
 }

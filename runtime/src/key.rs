@@ -67,9 +67,9 @@ impl Key {
         }
     }
 
-    /// Creates a key from an expression, whose text is not changed. `arguments` are the function's
-    /// arguments if the expression uses none of them. A placeholder for one of them is then a
-    /// mistake, because nothing would fill it.
+    /// Creates a key from an expression, whose text is not changed. `arguments` has the function's
+    /// arguments, but is empty if the expression uses one of them. A placeholder for one of
+    /// `arguments` is a mistake, because nothing would fill it.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -294,7 +294,7 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a template in a constant is accepted: it would be one lock for all calls.
+    /// Fails if a template in a constant is accepted: all calls would share one lock.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();

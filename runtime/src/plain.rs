@@ -28,7 +28,7 @@ fn is_obeyed(character: char) -> bool {
         )
 }
 
-/// Escapes characters that control a terminal or a log. Used by the command.
+/// Escapes characters that control a terminal or a log. Used by the command `leasehold`.
 pub fn plain(text: &str) -> String {
     Plain(text).to_string()
 }

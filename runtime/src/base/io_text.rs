@@ -18,7 +18,7 @@ pub fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text of an error with which the start of a thread or its runtime failed.
+/// Returns the text of an error that prevented the start of a thread or its runtime.
 pub(crate) fn thread_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(_) => io_text(error),

@@ -69,8 +69,7 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// Returns by how many nanoseconds, at least, a lease ends earlier in this process than on the
-    /// server.
+    /// Returns by how many nanoseconds a lease in this process is shorter than the key's ttl.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }

@@ -24,8 +24,8 @@ use crate::store::kept::Kept;
 
 /// One lock of one call, from before its acquire until after its release.
 ///
-/// The engine writes the state, from one thread at a time, and each change returns the waker to
-/// use. The caller reads the state; its only change is `close`. The engine never waits for the
+/// The engine writes the state, from one thread at a time. Each change returns the waker that must
+/// be used. The caller reads the state; its only change is `close`. The engine never waits for the
 /// caller, whose thread may have a low priority and be suspended inside a method of this type.
 ///
 /// The caller reads the deadline before each poll of the body. It may briefly read an outdated
@@ -260,7 +260,7 @@ impl LeaseCell {
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // Checks again, because a change before the fence found no waker: see `enter`.
+        // Checks again, because a change before the memory fence found no waker: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
@@ -361,13 +361,13 @@ impl LeaseCell {
         waker.filter(|_| !seeded!(LossUnnoticed))
     }
 
-    /// Records the reason of a loss, before the loss.
+    /// Records that the lock is taken away by force. The loss of the lease follows.
     pub(super) fn take_away(&self) {
         self.taken_away.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn inherit(&self, token: Token) {
-        // A call inherits at most once, so the value is not set yet.
+        // A call gets a handed-over lock at most once, so the value is not set yet.
         let _ = self.inherited.set(token);
     }
 

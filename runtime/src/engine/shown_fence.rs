@@ -3,8 +3,8 @@
 use crate::base::sync::{atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering};
 use crate::fence::Fence;
 
-/// Stands for no fence. No store issues this number, because every fence fits a signed 64-bit
-/// integer.
+/// Represents the absence of a fence. No store issues this number, because every fence fits a
+/// signed 64-bit integer.
 const NO_FENCE: u64 = u64::MAX;
 
 /// The program has read the fence, so a transaction may use it.

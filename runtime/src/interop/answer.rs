@@ -25,7 +25,7 @@ impl LockError {
     ///
     /// - 409 for contention.
     /// - 503 if the lock service cannot serve.
-    /// - 400 for a value that makes no key.
+    /// - 400 for a value from which no valid key can be built.
     /// - 422 for a key that was used before for another request.
     /// - 500 for all other errors. This includes `Lost`, because its body did run, and proxies and
     ///   clients automatically repeat a request after a 503.
@@ -50,8 +50,8 @@ impl LockError {
     ///
     /// - 10 (`ABORTED`) for contention.
     /// - 14 (`UNAVAILABLE`) if the lock service cannot serve.
-    /// - 3 (`INVALID_ARGUMENT`) for a value that makes no key, and for a key that was used before
-    ///   for another request.
+    /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built, and for a key
+    ///   that was used before for another request.
     /// - 2 (`UNKNOWN`) for a lost lease, because the work may have been done in part.
     /// - 13 (`INTERNAL`) for all other errors.
     ///

@@ -10,7 +10,7 @@ use crate::error::LockError;
 ///
 /// - 409 for contention, with [`Retry-After`](LockError::retry_after_secs).
 /// - 503 if the lock service cannot serve, with `Retry-After: 1`.
-/// - 400 for a value that makes no key.
+/// - 400 for a value from which no valid key can be built.
 /// - 422 for a key that was used before for another request.
 /// - 500 for a lost lease, because the work may have been done in part.
 /// - 500 for a misconfigured program.

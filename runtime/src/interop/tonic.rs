@@ -12,8 +12,8 @@ use crate::error::LockError;
 /// - `ABORTED` for contention, which clients may retry. The details have a `google.rpc.RetryInfo`
 ///   with [`retry_after`](LockError::retry_after), or with 1 s if that time is not known.
 /// - `UNAVAILABLE` if the lock service cannot serve, with a `RetryInfo` of 1 s.
-/// - `INVALID_ARGUMENT` for a value that makes no key, and for a key that was used before for
-///   another request.
+/// - `INVALID_ARGUMENT` for a value from which no valid key can be built, and for a key that was
+///   used before for another request.
 /// - `UNKNOWN` for a lost lease, because the work may have been done in part.
 /// - `INTERNAL` for a misconfigured program.
 ///

@@ -80,7 +80,7 @@ impl Kit {
         running.line.lose_when(key, point);
     }
 
-    /// Makes the store unreachable. New requests fail at once, like over a refused connection.
+    /// Makes the store unreachable. New requests fail at once, as if the connection were refused.
     /// Earlier requests that have no answer yet fail as well, although the store may have carried
     /// them out. Held locks last until their leases end.
     ///

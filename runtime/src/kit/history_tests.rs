@@ -58,7 +58,7 @@ fn a_second_holder_overlaps_until_the_first_one_ends() {
     assert!(!beside.is_exclusive(), "{beside}");
 }
 
-/// Fails if an ended lease still excludes, or a renewal does not prolong it.
+/// Fails if an ended lease still excludes other holders, or if a renewal does not extend a lease.
 #[test]
 fn a_holder_ends_with_its_lease() {
     let take = || granted(Mode::Exclusive);
@@ -101,7 +101,7 @@ fn lock_modes_share_or_exclude_correctly() {
     assert!(downgraded.is_exclusive(), "{downgraded}");
 }
 
-/// Fails if the events of two keys are mixed up, or those of two callers with the same number.
+/// Fails if the events of two keys, or of two callers with the same number, are mixed up.
 #[test]
 fn other_keys_and_callers_do_not_count() {
     let take = || granted(Mode::Exclusive);

@@ -23,7 +23,8 @@ use crate::selftest::null_store::Nothing;
 use crate::store::backend::Target;
 use crate::store::memory::MemoryStore;
 
-/// The `io_timeout` of other holders.
+/// The `io_timeout` of pools that stand for other processes: far longer than a store in memory or a
+/// test server needs.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock pool for one test, with control over its locks. See the [module](crate::testing).

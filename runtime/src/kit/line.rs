@@ -46,7 +46,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// Orders to the store for one poll.
+/// The test's changes, which the store must carry out at one poll.
 #[derive(Debug)]
 pub(super) struct Orders {
     /// True if the requests without an answer must fail.
@@ -113,7 +113,8 @@ impl Line {
         self.change(|state| state.rules.add(key, point));
     }
 
-    /// Lets the process of this line die. After this, none of its requests reaches the store.
+    /// Lets the process of this line's pool die. After this, none of its requests reaches the
+    /// store.
     pub(super) fn die(&self, now: Instant) {
         self.change(|state| {
             (state.is_down, state.is_cut) = (true, true);
@@ -135,7 +136,7 @@ impl Line {
         }
     }
 
-    /// Returns the orders to the store for this poll. Wakes `waker` at the next change.
+    /// Returns the changes to carry out at this poll. Wakes `waker` at the next change.
     pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
         let mut state = self.state();
         match &mut state.waker {

@@ -7,7 +7,7 @@
 //! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
-//! A [`Kit`] has a pool on a separate store. The engine, the gate and the errors are those of
+//! A [`Kit`] has a pool on a separate store. The engine, its deadlines and the errors are those of
 //! production; the kit stands between the engine and the store. It adds other holders
 //! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]), delays
 //! ([`Kit::delay`]), and a history ([`Kit::history`]).

@@ -19,7 +19,7 @@ mod lazy;
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
-/// Default maximum length of a kept result, in bytes. The content of a web page is far smaller.
+/// Default maximum length of a kept result, in bytes. Enough for the JSON of a usual response.
 #[cfg(feature = "replay")]
 const DEFAULT_REPLAY_LIMIT: usize = 64 * 1024;
 

@@ -104,8 +104,8 @@ impl Fairness {
     ///
     /// Queued calls hand a lock over to each other, within a process and between processes, so that
     /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
-    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So a lock that
-    /// has been handed over for this long, and at least four times, is left free for 300 ms. The
+    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So after
+    /// this time, and after at least four holders in a row, the lock is left free for 300 ms. The
     /// pause begins when the current holder releases the lock. A client that tries at least every
     /// 250 ms gets the lock. If no call holds the lock for longer than 1 s, there is a pause at
     /// least every 5 s.

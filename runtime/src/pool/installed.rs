@@ -226,7 +226,8 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     // ended pool, only the first succeeds.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Dropped without the lock, because dropping the last clone of a pool makes its engine do work.
+    // Dropped outside of the write lock, because dropping a pool's last clone makes its engine
+    // work.
     drop(ended);
     Ok(())
 }
@@ -250,7 +251,7 @@ fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
         Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
     };
     drop(names);
-    // Dropped without the lock, as in `install`.
+    // Dropped outside of the mutex, as in `install`.
     drop(ended);
     Ok(())
 }

@@ -53,7 +53,7 @@ fn promises(url: &str) -> Promises {
     }
 }
 
-/// Runs the further scenes for stores with a queue of processes.
+/// Runs the further tests for stores with a queue of processes.
 ///
 /// # Panics
 ///

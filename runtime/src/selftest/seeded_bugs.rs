@@ -1,5 +1,5 @@
-//! Seeded bugs, which tests switch on to check that they are detected. Only this repository's tests
-//! compile them, and only in builds with debug assertions.
+//! Seeded bugs, which tests switch on to check that they are detected. They are compiled for unit
+//! tests, and with the feature `__test` in builds with debug assertions.
 
 /// Environment variable that names the seeded bug of a process.
 const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
@@ -47,17 +47,17 @@ bugs! {
     /// One confirmed removal counts as the end of an acquire whose outcome is unknown, although the
     /// acquire may still arrive later.
     RemovalBelieved,
-    /// The lease is given up only when the ttl of its key ends, instead of a margin earlier.
+    /// The body may be polled until the ttl of its key ends, instead of a margin earlier.
     NoMargin,
     /// A call waits ten times as long as its `wait` allows.
     BudgetIgnored,
     /// The body is polled even if its lease is over.
     NoGate,
-    /// A blocking body whose lease was lost returns its value.
+    /// A blocking body or a leader whose lease was lost returns its value.
     LateValueReturned,
     /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
-    /// A call of `lead` ends when it cannot request its lock.
+    /// A call of `lead` ends after its first failed try.
     LeaderGivesUp,
     /// A parked thread polls within tokio's operation limit of its task, although this task does
     /// not yield.
@@ -122,8 +122,8 @@ bugs! {
     /// A queued process counts as alive until the time of its last sign of life. After the server's
     /// clock was set back, this time is in the future.
     FutureBelieved,
-    /// After the server's clock was set back, the claim of the process whose turn it is lasts until
-    /// its key expires.
+    /// After the server's clock was set back, a lock reserved for a waiting process stays reserved
+    /// until its key expires.
     OldClaimBelieved,
     /// A lock kept after its release still carries its token, so a late renewal prolongs it.
     KeptTokenStays,
@@ -133,10 +133,10 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,
-    /// A process keeps handing a lock over to its own calls, although other processes wait for it.
+    /// A key in constant use is never left free for clients that do not use the queue.
     WayNotMade,
-    /// The first process in the queue takes a lock during the pause that leaves it to other
-    /// clients.
+    /// The first process in the queue takes a lock during the pause in which the lock is left free
+    /// for other clients.
     PauseSkipped,
     /// The server forgets when an unbroken series of hand-overs between processes began.
     MarkLost,
@@ -200,7 +200,7 @@ bugs! {
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
     ListenerEndUnnoticed,
-    /// No new listener starts in a lane whose listener has ended.
+    /// No new listener starts for a socket whose listener has ended.
     LaneNeverAgain,
     /// The keeper does not check for late listeners.
     KeeperSleeps,
@@ -290,13 +290,14 @@ bugs! {
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place in the queue that was taken away by force is granted to the call whose turn it was.
+    /// A place in the queue that was taken away by force stays, so a call gets the lock through it.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,
     /// Each node in etcd gets a new name, which the server keeps until it compacts.
     NamesUsedOnce,
-    /// A request to etcd is sent again with the next epoch although its caller has given it up.
+    /// A request to etcd is sent again with its session's new revision (epoch) although its caller
+    /// has given it up.
     GivenUpSentAgain,
     /// A place in the queue stays available to the next token while a release is removing it.
     ReleasedPlaceKept,
@@ -430,7 +431,7 @@ mod tests {
         ),
     ];
 
-    /// Fails if one of those tests does not fail with its bug.
+    /// Fails if a test in `IN_UNIT_TESTS` does not fail with its bug.
     #[test]
     fn unit_tests_detect_their_seeded_bugs() {
         for (bug, test) in IN_UNIT_TESTS {

@@ -76,7 +76,7 @@ impl Core {
             };
             return queue.waiting().any(exclusive).then(contended);
         }
-        // While the head's request is under way, its answer will also serve this call.
+        // While the request of the queue's head is under way, this call waits for its answer, too.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)
@@ -337,7 +337,7 @@ impl Core {
     }
 }
 
-/// The store's answer to one call. The answer can also refuse waiting calls that try once.
+/// The store's answer to one call. It can also refuse other calls for the same key that try once.
 struct Answer {
     /// Kind of share that the call requested; none for an exclusive lock.
     share: Option<Share>,
@@ -350,7 +350,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// True if the answer also refuses the single try `acquire`.
+    /// True if the answer also refuses `acquire`, a call that tries once.
     fn refuses(&self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,

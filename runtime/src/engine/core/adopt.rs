@@ -118,7 +118,8 @@ impl Core {
                 } else {
                     adoption.fence_among(fence, reserved_fences)
                 };
-                // The reserved fences may have been used up before the lock was given away.
+                // Begins without reserved fences, because the previous holder may have used them
+                // all.
                 let tenure = Tenure::begin(fence, 0, wanted, now);
                 self.queues.open(&key).granted(id, false, tenure, now);
                 self.grant(id, sent, fence, now);

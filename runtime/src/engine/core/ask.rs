@@ -125,7 +125,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // A connection without an answer is replaced early, which leaves time to ask on a new one.
+        // A connection without an answer in this time is replaced, which leaves time to ask on a
+        // new one.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -10,7 +10,7 @@ use crate::store::{Failure, Retry};
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// Removal of a lock from the store.
+/// Removal of a lock from the store, repeated until its outcome is certain.
 #[derive(Debug)]
 pub(super) struct Cleanup {
     /// Time until which the caller waits for the outcome; none if no caller waits.
@@ -22,7 +22,8 @@ pub(super) struct Cleanup {
     /// Number of tries that the store may have carried out, or may carry out later. Only an answer
     /// that the store did not carry out a try reduces this number.
     open: u32,
-    /// True if each try leaves the key free for clients that do not know the queue.
+    /// True if the store should leave the key free for a moment after the removal, for clients that
+    /// do not use the queue.
     makes_way: bool,
     origin: Origin,
     /// True if the store has confirmed a removal.
@@ -64,13 +65,15 @@ impl Cleanup {
         }
     }
 
-    /// Returns the time of the next action.
+    /// Returns the earliest of three times: the next try, the end of the caller's wait, and the
+    /// expiry of the key.
     pub(super) fn next_due(&self) -> Instant {
         let next = self.next_try.min(self.until);
         self.awaited.map_or(next, |awaited| next.min(awaited))
     }
 
-    /// True if each try leaves the key free for clients that do not know the queue.
+    /// True if the store should leave the key free for a moment after the removal, for clients that
+    /// do not use the queue.
     pub(super) fn makes_way(&self) -> bool {
         self.makes_way
     }
@@ -106,7 +109,7 @@ impl Cleanup {
         self.next_try <= now
     }
 
-    /// Sets the time of the next try.
+    /// Makes the next try due at `now`.
     pub(super) fn try_at(&mut self, now: Instant) {
         self.next_try = now;
     }
@@ -152,8 +155,8 @@ impl Cleanup {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        // A permanent error counts as carried out, because it may come from the middle of a script,
-        // after the removal.
+        // A try with a permanent error counts as carried out: the error may come from the middle of
+        // a script, after the removal.
         if !failure.executed && failure.retry != Retry::Never {
             self.open -= 1;
         }

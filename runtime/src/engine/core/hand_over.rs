@@ -24,7 +24,8 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 
 impl Core {
-    /// Hands the lock of `id` over to its successor. Returns true if there was one.
+    /// Hands the lock of `id` over to the next call in the queue. Returns false if no call may get
+    /// it in this way.
     pub(super) fn hand_over(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
         let Some(successor) = self.successor(id, now) else {
             return false;
@@ -118,8 +119,8 @@ impl Core {
         may.then_some(successor)
     }
 
-    /// True if the key must be left free for clients that do not know the queue after `id` releases
-    /// it. False if the lock is shared, or if the key is kept after the release.
+    /// True if the release of `id` must leave the key free for clients that do not use the queue.
+    /// False if the lock is shared, or if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(id);
         let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept(now);

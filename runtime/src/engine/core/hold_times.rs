@@ -35,7 +35,7 @@ impl HoldTimes {
         };
         let acquire = ticket.acquire();
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
-        // No refused call gets more than the remaining lease anyway.
+        // No refused call gets a `retry_after` beyond the end of the lease anyway.
         let held = lease.held_for(now).min(acquire.terms.ttl());
         // A fixed `cooldown` of the call site needs no mean: `retry_after` adds it.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());

@@ -98,7 +98,7 @@ impl Lease {
         self.renew_at.map_or(end, |renew| renew.min(end))
     }
 
-    /// Returns the due time of the ticket's timer; none while a batch has the timer.
+    /// Returns the due time of the ticket's timer; none while the lease is in a batch.
     pub(super) fn timer(&self) -> Option<Instant> {
         (!self.in_batch).then(|| self.next_due())
     }

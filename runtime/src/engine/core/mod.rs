@@ -205,12 +205,12 @@ impl Core {
         mem::take(&mut self.renewed)
     }
 
-    /// Takes the memory of a list of sent requests back for reuse.
+    /// Keeps `space`, a list of sent requests, to reuse its memory.
     pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
         self.requests.reuse(space);
     }
 
-    /// Takes the memory of a list of delivered signals back for reuse.
+    /// Keeps `space`, a list of delivered signals, to reuse its memory.
     pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
         signal::reuse(&mut self.signals, space);
     }

@@ -150,15 +150,17 @@ impl KeyQueue {
         self.ask_at <= now && !self.held_back
     }
 
-    /// If `waits`, the head must not ask until fewer requests are under way.
+    /// Makes the head wait until fewer requests are under way, or ends this wait if `waits` is
+    /// false.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }
 
     /// Records that a call asks the store. If `waits`, the store queues this process. Returns the
-    /// number of fences that the store should reserve for the calls behind.
+    /// number of fences that the store should reserve for the calls queued behind this call.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
-        // The store may keep a place in its queue for this process until it reports otherwise.
+        // The store may keep a place in its queue for this process until the store reports
+        // otherwise.
         self.place = if waits || self.place != Place::None {
             Place::Queued
         } else {
@@ -433,6 +435,7 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has handed the key over to this process. An acquire may have been under way then.
+    /// The store has handed the key over to this process. An earlier request may still be answered
+    /// with "held".
     Called,
 }

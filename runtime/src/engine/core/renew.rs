@@ -309,7 +309,7 @@ impl Core {
     }
 
     /// Records that the ticket `id` no longer holds `key`, and lets the next call ask. If
-    /// `makes_way`, the next call first leaves the key free for other clients.
+    /// `makes_way`, the next call first waits while the key is left free for other clients.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         let queue = self.queues.get_mut(key);
         if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {

@@ -121,7 +121,7 @@ impl Requests {
         mem::take(&mut self.to_send)
     }
 
-    /// Takes the memory of a list of sent requests back for reuse.
+    /// Keeps `space`, a list of sent requests, to reuse its memory.
     pub(super) fn reuse(&mut self, space: Vec<Request>) {
         reuse(&mut self.to_send, space);
     }

@@ -15,7 +15,7 @@ impl Core {
     /// it. `lease` is half of the token, which identifies the call. The store keeps other clients
     /// out until the call has released the key, for at most three seconds.
     ///
-    /// A late message finds no such lease, because tokens are not reused.
+    /// A message that comes after the release has no effect, because tokens are not reused.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
         if seeded!(self, RevocationUnnoticed) {
             return;

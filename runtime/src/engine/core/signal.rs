@@ -71,7 +71,7 @@ pub(crate) enum Signal {
     Inherited { ticket: TicketId, token: Token },
     /// The lock was not taken, because this kept result answers the call.
     Recalled(TicketId, Arc<Kept>),
-    /// The removal of a key's kept results with this number has ended. True if there were results.
+    /// The removal of kept results with this number has ended. True if the key had results.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),

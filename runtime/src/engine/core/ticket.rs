@@ -20,7 +20,7 @@ use crate::store::{Failure, OpId, Reply};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
 
-/// A place in the program that takes locks: an annotated function, or a call of
+/// Identifies a place in the program that takes locks: an annotated function, or a call of
 /// [`LockPool::lock`](crate::LockPool::lock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteId(pub(crate) u64);
@@ -89,7 +89,7 @@ impl Adoption {
     }
 }
 
-/// The calls that may hold a lock together.
+/// A share of a lock, which other calls may hold at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// A reader. Any number of readers may share the lock.
@@ -160,7 +160,8 @@ pub(crate) enum Removal {
 
 impl Acquire {
     /// True if a lease counted from `sent` lasts until the end of this call's `min_hold`, even if
-    /// the process dies. Always true for a lock with a watchdog, which makes no such promise.
+    /// the process dies. Always true for a lock with a watchdog, whose `min_hold` need not
+    /// outlast the process.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
         self.watchdog.is_some() || self.min_hold.is_none_or(lasts)

@@ -35,8 +35,8 @@ impl Engine {
         }
     }
 
-    /// Must be called before the first command. This takes the mutex even on a low-priority thread,
-    /// which can then delay no renewal, because there is no lease yet.
+    /// Sets the test kit that observes the engine. Must be called before the first command: it
+    /// takes the mutex even on a low-priority thread, which would delay renewals later.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }

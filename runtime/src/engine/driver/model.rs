@@ -1,5 +1,6 @@
-//! Models of the lanes, the keeper and the callers, run by `shuttle`, which tries random schedules
-//! of the threads. `scripts/models` runs the models and prints the number of schedules.
+//! Models of the lanes (the sockets and their listeners), the keeper and the callers. They are run
+//! by `shuttle`, which tries random schedules of the threads. `scripts/models` runs the models and
+//! prints the number of schedules.
 //!
 //! The models use the real code of the engine's state, its mutex, the lanes,
 //! [`store_waker`](super::store_waker) and [`lease_cell`](crate::engine::lease_cell). The keeper's

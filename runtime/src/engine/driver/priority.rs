@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The nice value of the keeper's thread.
 pub(super) struct KeptPriority(AtomicI32);
 
-/// Stands for no nice value: the keeper has no dedicated thread, or the nice value of its thread is
-/// unknown.
+/// Value if the keeper has no dedicated thread, or if the nice value of its thread is unknown.
 const NONE: i32 = i32::MAX;
 
 thread_local! {

@@ -21,7 +21,7 @@ impl Standing {
         }
     }
 
-    /// Records whether the store can be reached, and logs each change. `away` is true if it cannot.
+    /// Records that the store can be reached, or cannot (`away`), and logs each change.
     pub(super) fn is_away(&mut self, away: bool) {
         if away == self.away {
             return;

@@ -56,7 +56,7 @@ const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 const MOST_ROUNDS: usize = 16;
 
 /// Number of requests that fill two scripts, one of releases and one of acquires. A larger batch
-/// would not be cheaper, so requests are sent at this number.
+/// would not be cheaper, so the engine collects no more than this.
 const FULL: usize = 64;
 
 /// Largest capacity, in events, of a list kept for reuse.
@@ -109,7 +109,7 @@ enum Life {
     Open,
     /// The pool is dropped. The engine still releases the remaining locks.
     Closed,
-    /// The engine does nothing any longer, and has no store.
+    /// The engine no longer does anything, and has given up its store.
     Stopped,
 }
 
@@ -247,9 +247,9 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock. A thread does this after it has taken the mutex and after it has read
-    /// answers. It does not do it more often, because a reading takes a fiftieth of the time of a
-    /// call. A test clock can be read only in its runtime.
+    /// Reads the clock, after a thread has taken the mutex and after it has read answers. More
+    /// readings would be expensive: one takes a fiftieth of the time of a call. A test clock can be
+    /// read only in its runtime.
     fn read_clock(&mut self) -> Instant {
         self.now = match self.clock {
             Clock::System => self.clock.now(),

@@ -38,8 +38,8 @@ impl Timer {
     /// pool's clock.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // If the timer is set to an earlier time, it is not changed: that would cost more than one
-        // needless wake-up.
+        // A timer that is set to an earlier time stays as it is. To move it would cost more than
+        // the one needless wake-up that it causes.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }

@@ -51,8 +51,8 @@ impl Traffic {
         opens.into_iter().flatten().all(|at| at <= now)
     }
 
-    /// Returns the time at which the keeper sends the collected requests, if no earlier answer or
-    /// command has that effect.
+    /// Returns the time at which the keeper sends the collected requests, if no answer or command
+    /// sends them earlier.
     pub(super) fn opens_at(&self) -> Option<Instant> {
         let gathered = self.gathers_until.map(|until| until + WATCH);
         self.batches_open_at().max(gathered)

@@ -171,8 +171,8 @@ impl World {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(deadline) = caller.state
                 {
-                    // In the real code, the gate drops the body, and the dropped `PendingLock`
-                    // notifies the engine.
+                    // In the real code, the body is dropped, and the dropped `PendingLock` notifies
+                    // the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);

@@ -56,7 +56,7 @@ impl World {
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
         // A core does not leave a kept key free for other clients. Its unbroken use of the key
-        // begins again after that time.
+        // begins again after the kept time.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));
         self.outcome.kept += 1;

@@ -14,8 +14,8 @@ use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Reply, Take};
 
 impl World {
-    /// Picks the `replay` parameters of the next call. In most runs no call has such parameters, in
-    /// the others about half of the calls.
+    /// Picks the `replay` parameters of the next call. In most runs no call replays; in the other
+    /// runs, about half of the calls do.
     pub(super) fn replay(&mut self) -> Option<Replay> {
         let replays = self.replays && self.random.one_in(2);
         replays.then(|| {

@@ -148,7 +148,7 @@ impl Entry {
     }
 }
 
-/// A caller of one lock, with the state that its lease cell would have.
+/// A caller of one lock. Its state is that of a lease cell in the real code.
 pub(super) struct Caller {
     pub(super) key: FullKey,
     pub(super) token: Token,
@@ -188,7 +188,7 @@ pub(super) struct Node {
     pub(super) connected: bool,
     /// Requests without an answer on the current connection.
     pub(super) open: BTreeMap<OpId, Request>,
-    /// Acquires without an answer on the current connection, with its generation.
+    /// Acquires without an answer, each with the generation (the number) of its connection.
     pub(super) acquires: HashMap<OpId, u64>,
     /// Arrival of the last message to the server. A later message on the same connection must not
     /// arrive earlier.

@@ -98,7 +98,7 @@ impl LockRequest {
         }
     }
 
-    /// Replaces the place in the program, which names the holder.
+    /// Sets the place in the program that is recorded as the lock's holder.
     pub(crate) fn at(mut self, at: At) -> Self {
         self.at = at;
         self

@@ -15,8 +15,8 @@ impl LockRequest {
     /// Takes the lock. With several keys, takes all or none.
     ///
     /// Cancel safe: a dropped future leaves no place in the queue and no lock. The first poll does
-    /// not always send the request. Sometimes a call lets other tasks of its runtime run first,
-    /// within its `wait`.
+    /// not always send the request: the engine may collect it with others, for at most 20 ms. A
+    /// call sometimes lets other tasks of its runtime run before it returns its lock.
     ///
     /// ```
     /// # use std::time::Duration;

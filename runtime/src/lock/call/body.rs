@@ -122,8 +122,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Panics, like a compiler-generated future polled after its end. `Future::poll` does not allow
-/// such a poll, and no program can get here in another way.
+/// Panics, like a compiler-generated future that is polled after its end. `Future::poll` does not
+/// allow such a poll.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

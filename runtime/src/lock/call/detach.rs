@@ -31,9 +31,9 @@ impl Future for Inside {
 
 /// Takes the locks, and then runs the body inside them in a separate task.
 ///
-/// Cancel safety: if the future is dropped while it takes the locks, it leaves none, and the body
-/// does not run. There is no await between the grant and the spawn. After the spawn, the task owns
-/// the locks and the body, and dropping this future drops only the result.
+/// Cancel safety: if the future is dropped while it takes the locks, no lock stays taken, and the
+/// body does not run. There is no await between the grant and the spawn. After the spawn, the task
+/// owns the locks and the body, and dropping this future drops only the result.
 ///
 /// A nested call is a part of the holder's body and gets no separate task: the task could outlive
 /// the lock around it. A call answered by a kept result needs no task.

@@ -22,9 +22,9 @@ use crate::lock::take::settings::OnLost;
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
-    /// True if a value that the body returns after the loss is dropped.
+    /// True if the call drops a value that its body returns after a loss.
     late_is_lost: bool,
-    /// Ends when an entered lease is over.
+    /// Ends when a lease that this call has entered, that of an enclosing call, is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
     polls: u32,
@@ -146,7 +146,8 @@ mod tests {
             matches!(ended, Some(Err(LockError::Lost { .. }))),
             "{ended:?}"
         );
-        // The body is not polled at all if this thread was delayed past the lease's end before.
+        // The body is not polled at all if this thread was delayed past the end of the lease
+        // before.
         assert!(polls <= 1, "{polls}");
     }
 }

@@ -5,13 +5,13 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 thread_local! {
-    /// True if a call got a kept result during the current poll of the innermost watching future.
+    /// True if a call got a kept result during the current poll of the innermost `watch_replays`.
     static REPLAYED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Records that a call got a kept result.
 pub(crate) fn replayed() {
-    // A thread in its teardown has no watching future.
+    // A thread in its teardown polls no future of `watch_replays`.
     let _ = REPLAYED.try_with(|replayed| replayed.set(true));
 }
 
@@ -55,7 +55,8 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     (output, replayed)
 }
 
-/// One poll of a watching future. A kept result also counts for the watching futures around it.
+/// One poll of a future of `watch_replays`. A kept result also counts for each enclosing
+/// `watch_replays`.
 struct Watch {
     outer: bool,
 }

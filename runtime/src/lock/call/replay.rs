@@ -1,8 +1,8 @@
 //! Calls with a kept result: they run their body once, and later calls get its result.
 //!
 //! [`Recorded`] is the body of such a call. After `Ok`, it writes the value as JSON. This happens
-//! inside the gate, so that a panic is treated like a panic of the body. The section passes the
-//! JSON to the release. A call answered from a kept result drops its body unpolled.
+//! during the poll of the body, so that a panic is treated like a panic of the body. The release
+//! then sends the JSON to the store. A call answered from a kept result drops its body unpolled.
 
 use std::marker::PhantomData;
 use std::task::{Context, Poll, ready};
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the same request has another fingerprint the next time.
+    /// Fails if equal requests have different fingerprints.
     #[test]
     fn the_fingerprint_ignores_the_order_of_a_map() {
         let names = ["a", "b", "c", "d", "e", "f"];

@@ -16,7 +16,7 @@ pub struct Site {
     file: &'static str,
     line: u32,
     template: &'static str,
-    /// Returns the compiler's path of the place, with the type of a method.
+    /// Returns the compiler's path of a closure at this place, which includes the type of a method.
     path: fn() -> &'static str,
     name: OnceLock<String>,
     label: OnceLock<Label>,
@@ -25,7 +25,8 @@ pub struct Site {
 impl Site {
     /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
     /// template of its keys, such as `order:<id>`. `here` is a closure in the initializer of the
-    /// static with this value: the path of its type names the type of a method.
+    /// static that holds this value. The path of the closure's type contains the function's path
+    /// and the type of a method.
     pub const fn new<F>(
         function: &'static str,
         file: &'static str,
@@ -44,25 +45,26 @@ impl Site {
         }
     }
 
-    /// Returns the function's path, of a method with its type.
+    /// Returns the function's path, including the type of a method.
     fn name(&self) -> &str {
         let name = || readable((self.path)()).unwrap_or_else(|| self.function.to_owned());
         self.name.get_or_init(name)
     }
 }
 
-/// Returns the path of a function, from that of a closure in its static: `shop::Orders::create`.
-/// None if there is no such static in the path.
+/// Returns the path of a function, such as `shop::Orders::create`. `path` is the path of the
+/// closure that `Site::new` got. None if that path does not contain the static.
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");
     let (scope, name) = path.rsplit_once("::")?;
     let of = if let Some((_, of)) = scope.split_once("<impl ") {
-        // Apart from the type: `shop::web::<impl shop::web::Desk for shop::Orders>`.
+        // An `impl` in another module than its type: `shop::web::<impl shop::web::Desk for
+        // shop::Orders>`.
         let of = of.strip_suffix('>')?;
         of.split_once(" for ").map_or(of, |(_, of)| of)
     } else if let Some(of) = scope.strip_prefix('<') {
-        // Of a trait: `<shop::Orders as shop::Desk>`.
+        // A trait's method: `<shop::Orders as shop::Desk>`.
         of.split_once(" as ")?.0
     } else {
         scope
@@ -80,8 +82,8 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// The annotated function's path, of a method with its type, for the owner record. The compiler
-    /// may write the type differently in a later version. Empty for a call of
+    /// The annotated function's path, including the type of a method, for the owner record. A later
+    /// version of the compiler may write the type differently. Empty for a call of
     /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn function(self) -> &'static str {
         match self {
@@ -90,8 +92,8 @@ impl At {
         }
     }
 
-    /// The path of the annotated function's module and its name, under which `replay` keeps results.
-    /// Every compiler writes it alike. Empty for a call of
+    /// The path of the annotated function's module and its name, under which `replay` keeps
+    /// results. Every version of the compiler writes this path in the same way. Empty for a call of
     /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn path(self) -> &'static str {
         match self {
@@ -133,7 +135,7 @@ impl fmt::Display for At {
 mod tests {
     use super::*;
 
-    /// Returns the name of a place in the function or method with this macro.
+    /// Returns the name that a `Site` has in the function or method that uses this macro.
     macro_rules! name {
         () => {{
             static __LEASEHOLD_SITE: Site = Site::new("fallback", "", 0, "", &|| ());
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Fails if methods of two types have one name, or if the compiler's path is not understood.
+    /// Fails if methods of two types get one name, or if the compiler's path is not parsed.
     #[test]
     fn methods_are_named_with_their_type() {
         let here = module_path!();

@@ -304,7 +304,7 @@ impl LeaseRef {
         task.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the same lease for nested calls.
+    /// Returns this lease for the nested calls of its call. They all share one permit.
     pub(crate) fn view(&self) -> Self {
         // Create the semaphore now, so that all views share it.
         let _ = self.permit();
@@ -317,8 +317,8 @@ impl LeaseRef {
         Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
     }
 
-    /// Returns the permit for the calls nested directly in this one. There is only one, so they run
-    /// one at a time.
+    /// Returns the permit for the calls nested directly in the call with this lease. There is only
+    /// one permit, so these calls run one at a time.
     pub(crate) fn permit(&self) -> Arc<Semaphore> {
         if seeded!(TurnsIgnored) {
             return Arc::new(Semaphore::new(1));

@@ -1,10 +1,11 @@
 //! The call path: the locks around the running code.
 //!
-//! The path follows the future, not the thread. A gate puts its locks on the path while it polls
-//! its body, and then takes them off again. So the path is correct across awaits, in `join!` and
-//! `select!`, and through boxes and trait objects. A task that the body spawns is polled outside of
-//! the gate, and is not on the path. Neither is a task that runs on the thread of a waiting body,
-//! such as in a `block_on` of a blocking body: each part of the path belongs to one task.
+//! The path follows the future, not the thread. The code that polls a body, the gate, puts the
+//! call's locks on the path before each poll, and takes them off afterwards. So the path is correct
+//! across awaits, in `join!` and `select!`, and through boxes and trait objects. A task that the
+//! body spawns is polled outside of the gate, and is not on the path. Neither is a task that runs
+//! on the thread of a waiting body, such as in a `block_on` of a blocking body: each part of the
+//! path belongs to one task.
 
 use std::cell::RefCell;
 use std::future::Future;

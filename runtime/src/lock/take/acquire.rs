@@ -291,7 +291,7 @@ impl Taking {
         match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
             Ok(locks) => Ok(locks.map(|locks| locks.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
-            // Individually, the call can wait for a held lock, and for an unreachable store.
+            // A call that takes its locks individually can wait for them, and for the store.
             Err(_) if !self.left().is_zero() => Ok(None),
             Err(LockError::Contended {
                 key,

@@ -67,10 +67,10 @@ impl Parks {
 /// True if a task, or the future of a `block_on`, runs on this thread. False for a thread of
 /// `spawn_blocking` or in `block_in_place`, which may block.
 ///
-/// tokio has no function for this. But on such threads, and only there, tokio limits the number of
-/// operations between two yields to at most 255. This function uses the limit up, and thereby
-/// detects it. The task then yields at its next operation, which matters little to a task that
-/// blocks its thread.
+/// tokio has no function for this. But inside a task or a `block_on`, and only there, tokio limits
+/// the number of operations between two yields to at most 255. This function uses the limit up, and
+/// thereby detects it. The task then yields at its next operation, which matters little to a task
+/// that blocks its thread.
 fn is_worker() -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     let mut is_limited = || match coop::poll_proceed(&mut cx) {
@@ -80,7 +80,7 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    // The body of a parked call runs without this limit.
+    // The body of a parked call runs without this limit, so `PARKED_WORKER` identifies its thread.
     PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
@@ -96,8 +96,8 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
-    // Inside a task, an operation beyond the limit is not woken before the task yields. A parked
-    // thread does not yield, so it would wait forever.
+    // Inside a task, an operation beyond tokio's limit is not woken before the task yields. A
+    // parked thread does not yield, so it would wait forever.
     polled(coop::unconstrained(future))
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if, on a worker, a call inside a parked call is not recognized as a call on a worker.
+    /// Fails if a call inside a parked call of a worker is not recognized as a call on that worker.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();
@@ -148,7 +148,7 @@ mod tests {
         assert!(!is_worker, "a thread in `block_in_place`");
     }
 
-    /// Fails if the limit of the blocked task applies to the parked future.
+    /// Fails if tokio's limit for the blocked task also applies to the parked future.
     #[test]
     fn a_parked_future_has_no_limit() {
         let [one, _] = runtimes();

@@ -110,8 +110,8 @@ impl HeldLocks {
         }
     }
 
-    /// Records that the call has all its locks. `asking` is the observation of its acquire. `now`
-    /// is the current time, if known.
+    /// Records that the call has all its locks. `asking` has the span and the metrics of its
+    /// acquire. `now` is the current time, if known.
     pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
         self.holding = Some(asking.granted(self.locks.peek_fence(), entered, now));
@@ -170,8 +170,8 @@ impl HeldLocks {
         own.next().map_or(Ok(()), |lock| parks.check(lock.pool()))
     }
 
-    /// Returns an error if the store cannot keep the locks that the call has taken itself after the
-    /// call's end.
+    /// Returns an error if the call has taken a lock itself, and the store cannot keep locks after
+    /// their release.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
         let mut own = self.own();
         own.next().map_or(Ok(()), |lock| lock.pool().can_keep())

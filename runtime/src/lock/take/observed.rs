@@ -30,7 +30,7 @@ const TARGET: &str = "leasehold";
 pub(crate) struct Asking {
     label: Label,
     clock: Clock,
-    /// None if the call is not observed.
+    /// Time of the request. None if neither the metrics nor a span need it.
     since: Option<Instant>,
     span: Span,
     /// Shown in the spans. None if the pool does not [log keys](crate::LockPoolBuilder::log_keys).

@@ -135,7 +135,7 @@ impl PendingLock {
 
     /// Polls the engine's answer to the request. Sometimes this first lets other tasks of the
     /// runtime run, even if the answer is there. Otherwise a task that takes one lock after the
-    /// other might never wait.
+    /// other might never let them run.
     fn poll_granted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let budget = ready!(coop::poll_proceed(cx));
         let granted = ready!(self.cell.poll_granted(cx));

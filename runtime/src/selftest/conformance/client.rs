@@ -46,7 +46,7 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     })
 }
 
-/// A client of the store. Keeps the replies that a scene has not read yet.
+/// A client of the store. Keeps the replies that a test has not read yet.
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
@@ -87,8 +87,8 @@ impl Client {
         }
     }
 
-    /// True if a scene was delayed too much to count. `longest` is the longest time that its thread
-    /// may have been suspended.
+    /// True if a test was delayed so much that its failure proves nothing. `longest` is the longest
+    /// time that its thread may have been suspended.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }

@@ -1,4 +1,4 @@
-//! Scenes whose thread polls the store too late.
+//! Tests whose thread polls the store too late.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
-/// Time that the request may take. The thread is late by a longer time.
+/// Time that the request may take. The thread sleeps for the longer `LATENESS`.
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 
@@ -22,7 +22,7 @@ pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-/// Like the scene above, but the sockets are left to listeners, which are late, too.
+/// Like the test above, but the sockets are left to listeners, which are late, too.
 pub(super) async fn an_answer_that_no_listener_received_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;

@@ -1,4 +1,5 @@
-//! Requests sent together get the same answers as if each had been sent alone, however they differ.
+//! Tests that requests sent together get the same answers as requests sent alone, even if they
+//! differ in ttl and in the number of reserved fences.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::store::{Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 /// More requests than fit into one batch.
 const KEYS: usize = 70;
 
-/// A lock of the scene, with the parameters of its acquire.
+/// A lock of this test, with the parameters of its acquire.
 struct Lock {
     key: FullKey,
     token: Token,
@@ -35,7 +36,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     two.acquire(&taken.key, other, taken.ttl).await.unwrap();
     let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // Requests the locks again while all keys except one carry their tokens.
+    // Repeats the requests while all keys except one have the tokens of the first requests.
     let again = acquired(one, &locks, &taken.key).await;
     assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
@@ -142,7 +143,7 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
 }
 
 /// True if a quorum reports with certainty that no majority had the lock. A node that answers late
-/// may have had the lock, so the request is repeated.
+/// may have had the lock, so the release is repeated.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;

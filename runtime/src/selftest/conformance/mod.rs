@@ -65,8 +65,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
     // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // This scene comes first, because the Redis store replaces its connection some time after a
-        // silence.
+        // This test comes first, because the Redis store replaces its connection some time after a
+        // request without an answer.
         play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
@@ -79,8 +79,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
 }
 
-/// Checks that a process does not mistake the node of another session for its own, even with the
-/// same token.
+/// Checks that a process does not mistake the node of another session, which is a key or znode, for
+/// its own. Both nodes have the same token.
 async fn no_token_of_another_session(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, _) = scene("session");
@@ -120,8 +120,8 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
     let again = same.acquire(&key, mine, longer).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(after).await;
-    // A node beyond the quorum may have executed the two acquires in the other order, and its key
-    // may have expired.
+    // A node outside the quorum may have executed the two acquires in the opposite order, and its
+    // key may have expired.
     let late = two.acquire(&key, other, ttl).await;
     assert_eq!(late, None, "the second acquire did not extend the ttl");
     let released = one.release(&key, mine).await;
@@ -282,7 +282,7 @@ async fn batches(one: &mut Client) {
     one.ask_all(releases.collect()).await;
 }
 
-/// Checks that the next poll sends what was submitted, even if it returns an earlier answer.
+/// Checks that a poll sends the submitted requests even if it returns an earlier answer.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     // The first two keys are on one node of a cluster.
@@ -353,7 +353,7 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
 /// returns the refusal must also release the lock on that node.
 ///
 /// `given` returns true while the one node has granted the lock and still has it. The other two
-/// nodes answer that the lock is held; they do not both answer before `decides`.
+/// nodes answer that the lock is held; they do not both answer before `decides` is called.
 ///
 /// # Panics
 ///

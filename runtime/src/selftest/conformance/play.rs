@@ -1,4 +1,5 @@
-//! Repeats scenes on a busy machine, where a short lease may end between two requests.
+//! Runs the tests of the suite, called scenes, and repeats them on a busy machine. There a short
+//! lease may end between two requests.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Maximum number of times that a scene is played.
+/// Maximum number of runs of one scene.
 pub(super) const TIMES: u32 = 5;
 
 const TICK: Duration = Duration::from_millis(5);
@@ -17,8 +18,8 @@ const TICK: Duration = Duration::from_millis(5);
 /// Number of repeats so far.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the name of a scene. A repeated scene uses new keys, because the keys of its first run
-/// may still be locked.
+/// Returns the name of a scene, from which its keys are built. A repeated scene gets a new name,
+/// because the keys of its first run may still be locked.
 pub(super) fn name(scene: &str) -> String {
     match AGAIN.load(Ordering::Relaxed) {
         0 => scene.to_owned(),
@@ -33,10 +34,10 @@ pub(super) struct Failed {
     pub(super) longest: Duration,
 }
 
-/// Plays the scene once.
+/// Runs the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // Watches from a separate task, because only the store may wake the scene's task.
+    // Measures in a separate task, because only the store may wake the scene's task.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(
@@ -46,7 +47,7 @@ pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> 
         },
     );
     let played = played.await;
-    // The thread may have been suspended until now. The watch measures this after the next tick.
+    // The thread may have been suspended until now. The task `watch` notices this at its next tick.
     tokio::time::sleep(TICK).await;
     watching.abort();
     let longest = Duration::from_millis(longest.load(Ordering::Relaxed));
@@ -68,7 +69,7 @@ pub(super) fn again() {
     AGAIN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Plays a scene with these clients. Repeats a failed scene if the machine has delayed it for a
+/// Runs a scene with these clients. Repeats a failed scene if the machine has delayed it for a
 /// third of the short ttl. A real defect fails each time.
 macro_rules! play {
     ($scene:path; $($client:ident),+) => {

@@ -1,4 +1,4 @@
-//! Promises of a store to the suite.
+//! The promises of a store, which the conformance suite checks.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub(crate) struct Promises {
     pub(crate) fences: bool,
     /// True if the store takes several keys in one step, provided that they share a slot.
     pub(crate) all_at_once: bool,
-    /// A ttl that does not end during a scene.
+    /// A ttl that does not end during a test.
     pub(crate) ttl: Duration,
-    /// A ttl that ends during a scene.
+    /// A ttl that ends during a test.
     pub(crate) short: Duration,
     /// True if locks belong to sessions. Then a token belongs to one client, and the ttl of a lock
     /// cannot change. The store reserves no fences, has no shared locks, and does not report the
@@ -39,14 +39,14 @@ impl Promises {
         keeps: true,
     };
     /// Promises of a server that writes each commit to its disk. A busy disk can delay a commit by
-    /// a third of a second, so a shorter lease could end between two requests of a scene.
+    /// a third of a second, so a shorter lease could end between two requests of a test.
     #[cfg(all(feature = "__test", feature = "postgres"))]
     pub(crate) const COMMITS: Self = Self {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
     /// Promises of a server with sessions. The client itself ends its leases. The short ttl is
-    /// shorter than a claim, the time that a process has to take a lock at its turn.
+    /// shorter than a claim, the time for which a lock is reserved for a waiting process.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -86,7 +86,7 @@ impl Promises {
         if self.sessions { self.short } else { self.ttl }
     }
 
-    /// Returns two pauses of a scene: before its second request and after it. At the end of the
+    /// Returns two pauses of a test: before its second request and after it. At the end of the
     /// second pause, the first request's lease is over and the second request's lease is not.
     pub(super) fn waits(self) -> (Duration, Duration) {
         if self.sessions {
@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// Returns a ttl that differs from the long one, and does not end during a scene either.
+    /// Returns a ttl that differs from the long one, and does not end during a test either.
     pub(super) fn other(self) -> Duration {
         if self.sessions {
             self.ttl * 3 / 4
@@ -114,7 +114,7 @@ impl Promises {
     }
 
     /// Returns the longest remaining time that a store may report for a lock. The remaining time
-    /// was changed from `before` to `now`, but a node beyond the quorum may not know that yet.
+    /// was changed from `before` to `now`, but a node outside the quorum may still have `before`.
     pub(super) fn longest(self, before: Duration, now: Duration) -> Duration {
         if self.is_quorum() {
             before.max(now)

@@ -12,7 +12,7 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{CLAIM, LockStore, Op, Reply, Take, TakeKind};
 
-/// Runs the scenes. `connect` returns another client of the same store, and is called three times.
+/// Runs the tests. `connect` returns another client of the same store, and is called three times.
 ///
 /// # Panics
 ///
@@ -342,7 +342,7 @@ impl Client {
         }
     }
 
-    /// Fails if the scene has left a lock or a claim in the key.
+    /// Fails if the test has left a lock or a claim in the key.
     pub(super) async fn is_free(&mut self, key: &FullKey) {
         let token = token();
         let fence = self.acquire(key, token, TTL).await;

@@ -10,7 +10,7 @@ use crate::fence::Fence;
 use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Give, GiveKind, Op, Reply, Take, TakeKind};
 
-/// Time to keep a result that must not end during a scene.
+/// Time to keep a result that must not end during a test.
 const STAYS: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
@@ -70,7 +70,7 @@ async fn a_recall_is_repeated(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// Checks a repeated release after a lost answer.
+/// Checks that a release repeated after a lost answer does not replace the kept result.
 async fn a_record_is_repeated(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("record-again");
     let (first, second) = (result(None, "1"), result(None, "2"));
@@ -216,7 +216,7 @@ fn result(fingerprint: Option<Fingerprint>, json: &str) -> Arc<Kept> {
     Arc::new(Kept { fingerprint, json })
 }
 
-/// The function of most scenes.
+/// Function whose name most tests pass to the store.
 const FUNCTION: &str = "conformance";
 
 fn recall(key: &FullKey, token: Token, ttl: Duration, queue: bool) -> Op {

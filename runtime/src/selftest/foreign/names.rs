@@ -14,7 +14,7 @@ use crate::store::session::service::Node;
 use crate::store::zookeeper::names as zookeeper;
 
 /// Checks three properties: keys and names are read as they were written, each key has one
-/// directory, and no answer moves an epoch back.
+/// directory, and no answer moves an epoch (the revision of a session's key) back.
 ///
 /// # Panics
 ///

@@ -84,8 +84,8 @@ pub(crate) fn publish_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // Whoever counts something after the flag is cleared notifies this thread. This last check
-        // finds all earlier counts.
+        // A caller that counts something after the flag is cleared notifies this thread. This last
+        // check finds all earlier counts.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true

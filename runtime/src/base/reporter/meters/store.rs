@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::times::Times;
 use super::{counted, guarded};
 
-/// The kind of a request to a store. Each kind includes requests for shares and for kept results.
+/// The kind of a request to a store. A kind includes its requests for shares and kept results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,

@@ -139,7 +139,7 @@ fn two_concurrent_tries_report_no_loss() {
     }
 }
 
-/// Fails if a loss is not reported because an earlier try was refused by the server.
+/// Fails if a refused first try of the release prevents the report of a loss.
 #[test]
 fn a_lock_missing_after_a_refused_try_is_reported() {
     let mut core = core();
@@ -153,7 +153,7 @@ fn a_lock_missing_after_a_refused_try_is_reported() {
     assert_eq!(ends(&mut core), [Removal::Gone]);
 }
 
-/// Fails if a loss is reported twice. It would be counted twice.
+/// Fails if a loss is reported twice, because it would then be counted twice.
 #[test]
 fn a_known_loss_is_reported_once() {
     let mut core = core();

@@ -245,7 +245,7 @@ fn the_mean_follows_the_hold_times() {
     assert!(again < 2 * WORK, "{again:?}");
 }
 
-/// Fails if the estimate leaves the `cooldown` out.
+/// Fails if the estimate does not include the `cooldown`.
 #[test]
 fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let holding = |number| Acquire {
@@ -267,7 +267,7 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
     assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
-    // A guard, whose holder chooses the time only at the release.
+    // A guard sets its cooldown only at the release.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));

@@ -95,7 +95,7 @@ fn unanswered_renewals_are_repeated_and_leases_end() {
     assert_eq!(often, 3, "{again:?}");
 }
 
-/// Fails if the check of an answered batch still goes off.
+/// Fails if the core still checks a batch for an answer after the answer has come.
 #[test]
 fn an_answered_renewal_leaves_no_timer() {
     let mut core = holding();
