@@ -9,7 +9,6 @@ pub(crate) fn hexadecimal(digits: &str) -> Option<u64> {
 }
 
 /// Decodes percent-encoded text. None if the encoding is invalid.
-#[cfg(any(feature = "postgres", feature = "__session"))]
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -39,7 +38,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(any(feature = "postgres", feature = "__session"))]
     fn a_percent_sign_needs_two_digits() {
         use super::percent_decoded;
 

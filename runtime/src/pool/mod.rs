@@ -186,9 +186,9 @@ impl LockPool {
     /// locks need. If something could not be checked, the report has a warning with the code
     /// `unchecked`.
     ///
-    /// A readiness probe can return [`CheckReport::is_ready`]. The check takes at most about three
-    /// times the pool's `io_timeout`, and works with every executor. If the future is dropped, the
-    /// check ends in the background.
+    /// A readiness probe should call [`ready`](Self::ready), which costs less. The check takes at
+    /// most about three times the pool's `io_timeout`, and works with every executor. If the future
+    /// is dropped, the check ends in the background.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::credentials::{Credentials, Provider, SourceError};
 use super::{Failure, NO_CREDENTIALS, Retry};
 use crate::base::io_text::thread_text;
+use crate::base::seeded::seeded;
 use crate::error::LockError;
 
 /// The source of a pool's credentials.
@@ -52,6 +53,7 @@ impl Logins {
         };
         // A time beyond the clock's range never comes.
         let fresh = credentials.fresh_for();
+        let fresh = fresh.filter(|_| !seeded!(LoginNotRenewed));
         let renew_at = fresh.and_then(|fresh| asked.checked_add(fresh));
         Ok(Login {
             credentials,

@@ -33,8 +33,8 @@ impl LockPool {
     ///
     /// Takes at most the pool's `io_timeout`, and up to 200 ms more for the release. A store that
     /// answers only after two seconds is not ready, because the lock is over by then. While the
-    /// pool knows that its store is away, this returns within 10 ms. It works under every executor. Cancel safe: after a dropped call, the
-    /// engine removes the lock.
+    /// pool knows that its store is away, this returns within 10 ms. It works under every executor.
+    /// Cancel safe: after a dropped call, the engine removes the lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -13,7 +13,6 @@ use super::connection::Connection;
 use super::failure::{self, Problem};
 use super::messages::{TxnRequest, TxnResponse};
 use crate::base::reporter;
-use crate::base::seeded::seeded;
 use crate::store::session::outage::Outage;
 use crate::store::session::service::{Answer, Trouble};
 use crate::store::{Failure, StoreEvent};
@@ -122,7 +121,7 @@ impl Client {
     fn adopt(&self, line: &mut Line, connection: Connection) -> Arc<Connection> {
         let connection = Arc::new(connection);
         line.connection = Some(Arc::clone(&connection));
-        line.renew_at = renew_at(&connection);
+        line.renew_at = connection.renew_at;
         line.refused = false;
         if self.outage.back() {
             let server = self.address.member(connection.at).to_owned();
@@ -177,11 +176,6 @@ impl Client {
         }
         Trouble::Failed(failure)
     }
-}
-
-/// Returns the time at which the connection is replaced.
-fn renew_at(connection: &Connection) -> Option<Instant> {
-    connection.renew_at.filter(|_| !seeded!(LoginNotRenewed))
 }
 
 /// Replaces the connection `old` before its credentials end. Requests under way end on `old`.

@@ -174,7 +174,6 @@ fn a_pool_that_gives_up_is_found() {
     for test in [
         "outages::connecting_lazily::redis::a_pool_starts_before_its_server",
         "outages::connecting_lazily::postgres::a_pool_starts_before_its_server",
-        "outages::connecting_lazily::zookeeper::a_pool_starts_before_its_server",
     ] {
         fails_with("LazyGivesUp", test);
     }

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use crate::base::reporter;
-use crate::base::seeded::seeded;
 use crate::store::Failure;
 use crate::store::redis::commands::failure;
 use crate::store::redis::wire::connection::Content;
@@ -38,8 +37,7 @@ impl Relogin {
 impl RedisStore {
     /// Returns the time of the next login, if there is a connection for it.
     pub(super) fn relogin_due(&self) -> Option<Instant> {
-        let due = self.relogin.at.filter(|_| !seeded!(LoginNotRenewed));
-        due.filter(|_| self.connection.is_some())
+        self.relogin.at.filter(|_| self.connection.is_some())
     }
 
     /// Gets new credentials if they are due, and logs in with them. Returns true if a login was
