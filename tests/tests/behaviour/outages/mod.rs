@@ -11,7 +11,7 @@ mod lazily_connected;
 mod readiness;
 mod servers;
 
-const TTL: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
 
 /// The promise for calls without `wait` while the store is known to be away.
