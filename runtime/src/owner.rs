@@ -13,6 +13,9 @@ const LONGEST: usize = 120;
 /// one, whose end is ignored.
 const LONGEST_READ: usize = 512;
 
+/// Maximum number of digits of a process id.
+const PID_DIGITS: usize = 10;
+
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);
 
@@ -39,8 +42,8 @@ pub struct Owner {
     pub pid: u32,
     /// The path of the annotated function, such as `shop::create_order` or, for a method,
     /// `shop::Orders::create`. For `leasehold run`, its `--name` or the name of the program's file.
-    /// Empty for a lock taken without either. The store keeps about a
-    /// hundred bytes of it.
+    /// Empty for a lock taken without either. A path of more than about a hundred bytes is cut in
+    /// the middle.
     pub function: String,
 }
 
@@ -87,6 +90,25 @@ impl Owner {
         }
         None
     }
+}
+
+/// Cuts the path of a function in the middle, to the length that a store keeps beside the host and
+/// the process id.
+pub(crate) fn fitting(function: &str) -> String {
+    let beside = HOST.len() + PID_DIGITS + "  ".len();
+    cut_in_the_middle(function, LONGEST.saturating_sub(beside))
+}
+
+/// Cuts a text in the middle to `room` bytes. Keeps more of its end, which names the method.
+fn cut_in_the_middle(text: &str, room: usize) -> String {
+    if text.len() <= room {
+        return text.to_owned();
+    }
+    let room = room.saturating_sub('…'.len_utf8());
+    let start = start_of(text, room / 3);
+    let mut ends = text.len() - (room - start.len())..=text.len();
+    let end = ends.find_map(|at| text.get(at..)).unwrap_or_default();
+    format!("{start}…{end}")
 }
 
 /// Returns the longest start of a text with at most `room` bytes.
@@ -141,6 +163,23 @@ mod tests {
         let cut = shortened(["host ", &long, "more"]).concat();
         assert_eq!(cut, format!("host {}", "é".repeat((LONGEST - 5) / 2)));
         assert_eq!(shortened(["x", &long]).concat().len(), LONGEST - 1);
+    }
+
+    /// Fails if a cut text is too long, or has lost an end.
+    #[test]
+    fn long_functions_are_cut_in_the_middle() {
+        assert_eq!(cut_in_the_middle("a::b", 4), "a::b");
+        assert_eq!(
+            cut_in_the_middle("shop::Orders::create", 15),
+            "shop…::create"
+        );
+        let cut = cut_in_the_middle(&"é".repeat(40), 30);
+        assert_eq!(cut, format!("{}…{}", "é".repeat(4), "é".repeat(9)));
+        assert_eq!(cut_in_the_middle("shop::create", 0), "…");
+        let long = format!("shop::{}::create", "Of<".repeat(99));
+        assert!(fitting(&long).ends_with("::create"));
+        let written = format!("{} {} {}", *HOST, u32::MAX, fitting(&long));
+        assert!(written.len() <= LONGEST, "{written}");
     }
 
     /// Fails if a client can make a holder's name so long that no table or log can show it.
