@@ -88,6 +88,7 @@ mod on_error;
 mod options;
 mod other_attributes;
 mod own_type_names;
+mod owner_names;
 mod patterns;
 mod pool_option;
 mod raw_identifiers;

@@ -32,7 +32,7 @@ pub(crate) fn leasehold(url: &str) -> Command {
 /// Returns the command without a lock store.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    for name in ["URL", "NAMESPACE", "KEY", "FENCE"] {
+    for name in ["URL", "NAMESPACE", "KEY", "FENCE", "NAME"] {
         command.env_remove(format!("LEASEHOLD_{name}"));
     }
     command.stdin(Stdio::null());

@@ -81,6 +81,13 @@ async fn the_list_is_printed_as_json() {
         keys,
         ["catalog", "foreign", "order-42", "partner", "payment:7"]
     );
+    let store = format!("redis://{}", scene.server.address());
+    for lock in &locks {
+        assert_eq!(
+            (&lock["namespace"], &lock["store"]),
+            (&"lock".into(), &store.as_str().into())
+        );
+    }
     let order = &locks[2];
     let holder = &order["holders"][0];
     assert_eq!(holder["owner"]["function"], "leasehold_tests::holder::held");
