@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-/// Returns the calls of one process of this version.
+/// Returns the group of calls that one process of this version makes.
 fn lane(key: &str, mode: Mode) -> Lane {
     let wait_ms = u64::try_from(WAIT.as_millis()).unwrap_or(0);
     let ttl_ms = u64::try_from(TTL.as_millis()).unwrap_or(0);

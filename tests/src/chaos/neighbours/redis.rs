@@ -80,7 +80,7 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
 }
 
 /// Removes the permission for channels from the pool's user. The pool must keep its locks, because
-/// messages only let waiting calls get their locks sooner.
+/// no lease depends on messages.
 fn channels(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the user of the pool loses its channels";
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! Scenarios with a client without leasehold's queue, on a key that processes use without a pause.
+//! Scenarios with a client that does not use leasehold's queue, on a key that leasehold's processes
+//! use without a pause.
 
 use std::time::Duration;
 
