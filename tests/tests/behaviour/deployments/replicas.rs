@@ -121,8 +121,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that certainly comes after its acquire is final. The pool must not repeat such
-        // a removal until the end of the ttl.
+        // A removal is final if it certainly comes after its acquire. The pool must not go on
+        // repeating such a removal until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -327,8 +327,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     load.stop().await
 }
 
-/// Counts the locks that a fail-over loses. Fails if a promise is broken that does not depend on
-/// replication.
+/// Returns the number of overlapping holders after a fail-over, each because of a lost lock. Fails
+/// if any other promise is broken.
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
@@ -348,9 +348,9 @@ async fn fail_overs_without_replicas_lose_locks() {
 }
 
 /// With two replicas the Sentinels promote the replica with more data, so no lock is lost when the
-/// master is killed. However, a merely slow master may also be replaced. It grants locks for a
-/// moment longer, which the other replica confirms. This sometimes happens on a busy machine, so
-/// one of three attempts must succeed.
+/// master is killed. However, the Sentinels may also replace a master that is only slow. For a
+/// moment the old master still grants locks, which the other replica confirms. This sometimes
+/// happens on a busy machine, so one of three attempts must succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

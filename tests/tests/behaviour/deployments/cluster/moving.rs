@@ -10,7 +10,7 @@ use leasehold_tests::wait;
 use super::{LONG, TTL, code, connect, take};
 
 /// A ttl so short that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
-/// seconds late. With the frequent renewals of these tests, such a delay loses no lease.
+/// seconds late. With a renewal every `RENEWED`, such a delay loses no lease.
 const SHORT: Duration = Duration::from_secs(4);
 const RENEWED: Duration = Duration::from_millis(400);
 

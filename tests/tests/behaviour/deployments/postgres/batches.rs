@@ -1,5 +1,5 @@
-//! Tests that several requests in one call have the same results as the same requests in separate
-//! calls.
+//! Tests that several requests in one call of an SQL function have the same results as the same
+//! requests in separate calls.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
         .collect()
 }
 
-/// A separate set of keys, on which one story runs.
+/// A separate set of keys, on which one story (a sequence of requests) runs.
 struct Copy<'a> {
     client: &'a Client,
     prefix: String,
