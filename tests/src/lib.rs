@@ -37,8 +37,8 @@
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
-/// Compiles the examples in the attribute's documentation here. As doctests of the macros' crate,
-/// they would need a second build of leasehold, with the dependencies of that crate's own tests.
+/// Compiles the examples in the attribute's documentation. They are not doctests of the crate
+/// `macros`, because that crate's tests would need a second build of leasehold.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}

@@ -95,7 +95,7 @@ fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = text
         .lines()
         .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
-    // In a line that begins with `[text][label]: `, the text is not a label.
+    // A line that begins with `[text][label]: ` is not a definition.
     parts.filter(|(label, _)| !label.contains(']'))
 }
 

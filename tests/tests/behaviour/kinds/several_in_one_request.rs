@@ -17,7 +17,7 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take without hanging.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 /// Time after which a request or a release without an answer is sent again.

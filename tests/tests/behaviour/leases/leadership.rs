@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any wait here takes unless it hangs.
+/// Time limit for each wait. A wait takes longer only if it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const KEY: &str = "leader:billing";
 
@@ -76,7 +76,8 @@ impl Leaders {
 
 type Led = JoinHandle<Result<(), LockError>>;
 
-/// A crew whose members lead without end. Each time a member begins to lead, its number is sent.
+/// A group of calls of `lead` (members), which lead without end. Each time a member begins to lead,
+/// its number is sent.
 struct Crew {
     leaders: Arc<Leaders>,
     begins: UnboundedSender<u32>,

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// A just renewed lease of six seconds cannot expire in this time.
+/// Less than the ttl of six seconds, so a just renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -201,8 +201,8 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     proxy.set(Mode::BlackHole);
     let excuse = Excuse::begin();
     let mut deadline = u64::MAX;
-    // The order of these checks matters. If the guard is still valid at a time after its deadline,
-    // it was valid for too long.
+    // The guard is checked before the clock is read. So a time after the deadline shows that the
+    // guard was valid for too long, or that this thread was delayed.
     while guard.check().is_ok() {
         let late = clock::now().saturating_sub(deadline);
         assert!(

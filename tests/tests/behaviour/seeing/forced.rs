@@ -20,7 +20,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
+/// True if the grace of a lock taken away at `since` is nearly over. The lock may then be free
+/// although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }

@@ -91,7 +91,8 @@ fn write(probe: &RedisProbe, key: &str, command: &[&str]) {
     probe.run::<()>(&write);
 }
 
-/// Commands that write data with a form that no pool writes.
+/// Commands that write data in a form that no pool writes. The key is inserted after the first
+/// word.
 const ODD: [&[&str]; 6] = [
     &["SET", ""],
     &["SET", "ffffffffffffffffffffffffffffffff:inf"],

@@ -38,7 +38,8 @@ on_stores!(memory redis sentinel cluster postgres: (
 async fn a_repeated_request_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
-    // This option lets the first process keep the lock for its own calls, even on a busy machine.
+    // With this option, the first process never leaves the key free for other clients, even on a
+    // busy machine.
     let first = connect_with(&server.url(), |fairness| {
         fairness.make_way_after(Duration::ZERO)
     })

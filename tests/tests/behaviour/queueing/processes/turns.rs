@@ -27,7 +27,7 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// Removes the other limits, so that they end no turn even on a slow machine.
+/// Removes the limits that a test does not test, so that they end no turn, even on a slow machine.
 fn endless(fairness: Fairness) -> Fairness {
     fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
