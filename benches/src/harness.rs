@@ -30,7 +30,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// Long, so that no lease expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
-/// Runs rows. All of them have the same arguments, folder and date.
+/// Runs rows with the same arguments, folder and date.
 pub(crate) struct Harness<'a> {
     arguments: &'a RunArguments,
     folder: Folder,

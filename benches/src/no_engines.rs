@@ -1,9 +1,10 @@
-//! Stands in for the module `engines` in a build of an earlier commit that has no other engines.
+//! Replaces the module `engines` in a build of an earlier commit, which had no engines besides
+//! Redis.
 
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// An empty type, because there are no other engines.
+/// An empty type, because there are no engines besides Redis.
 pub(crate) enum Other {}
 
 impl Other {

@@ -36,8 +36,8 @@ pub(crate) struct Clients {
     pub(crate) masters: usize,
     pub(crate) engine: Engine,
     pub(crate) processes: u32,
-    /// Number of tasks in each process. In the rows that keep or weigh, number of leases or
-    /// waiters.
+    /// Number of tasks in each process. In the rows that keep or weigh leases, the number of leases
+    /// or waiting calls.
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,

@@ -1,5 +1,5 @@
 //! Checks that the harness works, and that it detects contestants that break a lock's promise.
-//! These tests judge no times.
+//! These tests do not judge measured times.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -217,7 +217,7 @@ fn rows_of_quorums_other_engines_and_earlier_builds_run() {
             assert!(most(&lines, who, "p50_us") > 0.0, "{lines:?}");
         }
     }
-    // This build stands in for an earlier one.
+    // This build is used in place of an earlier build.
     let (output, lines) = bench("against", &["--against", env!("CARGO_BIN_EXE_bench")]);
     assert!(output.status.success(), "{output:?}");
     let rows: BTreeSet<&str> = lines

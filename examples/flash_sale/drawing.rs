@@ -1,4 +1,5 @@
-//! The buyers of a sale as a bar, with one mark for each group of them.
+//! The buyers of a sale as a bar of marks. One mark stands for a group of buyers with the same
+//! outcome.
 
 use std::env;
 use std::io::IsTerminal as _;

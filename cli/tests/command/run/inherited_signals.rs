@@ -70,7 +70,8 @@ fn an_ignored_sigchld_is_reset_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// Fails if one of many exit codes is lost. A command may end before its guardian is ready.
+/// Fails if one of many exit codes is lost. A command may end before the process that waits for it
+/// (its guardian) is ready.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();
