@@ -78,7 +78,7 @@ pub(crate) struct RunArguments {
     /// Writes one JSON object per line, one for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The program of an earlier build, measured in separate rows by turns with this one;
+    /// The program of an earlier build, measured alternately with this one in separate rows;
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,

@@ -145,7 +145,7 @@ fn pairs_due_during_a_client_stall_count_as_late() {
 }
 
 /// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Also fails if
-/// a client that computes nothing has more than 1 ms.
+/// more than 1 ms is counted for a client that computes nothing.
 #[test]
 fn cpu_time_of_a_client_is_counted() {
     let lines = open_loop("spin", "seeded_spin");

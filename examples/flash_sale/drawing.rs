@@ -29,7 +29,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Draws one line. Even a small group of buyers has a mark.
+    /// Draws one line. Even one buyer with an outcome gets a mark for it.
     pub(crate) fn draw(self, colours: bool) -> String {
         let parts: [Part; 3] = [
             (self.single, '■', GREEN),

@@ -115,7 +115,7 @@ impl Ended {
     }
 
     /// Number of pairs of sections that overlap, or whose fences are in the wrong order.
-    /// Asynchronous replication allows such pairs. `what` is printed with the numbers.
+    /// Asynchronous replication allows such pairs. `what` is printed with the counts.
     ///
     /// # Panics
     ///

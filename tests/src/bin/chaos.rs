@@ -75,7 +75,7 @@ struct Full {
     /// Number of requirements that run at the same time. Most of them only wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
-    /// Uses the small numbers of the test suite.
+    /// Runs at the small size of the test suite.
     #[arg(long)]
     small: bool,
     /// Folder for histories.
@@ -187,8 +187,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run. The soak runs beside everything else. Most requirements run a few at a
-/// time, and the exclusion run comes last.
+/// The groups of a run. The soak (requirement 25) runs in parallel with all others. Most
+/// requirements run a few at a time, and the exclusion run (requirement 1) comes last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,

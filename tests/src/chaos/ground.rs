@@ -23,7 +23,7 @@ use crate::wait;
 /// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// The numbers that the requirements name.
+    /// The numbers in docs/reliability/results.md.
     Full,
     /// Smaller numbers, for the test suite.
     Small,

@@ -53,7 +53,7 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Lets two pools take one key in turn. The key is free while the clock is set.
+/// Lets two pools take one key alternately. The key is free while the clock is set.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();

@@ -130,7 +130,7 @@ fn is_long(take: &Take) -> bool {
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
-        // No call is dropped, because nobody notifies a dropped call.
+        // No call is dropped, because a dropped call cannot be notified.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
         // On a busy machine, shorter leases would be lost without an operator.
         lane.ttl_ms = 20_000;
@@ -146,7 +146,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
 enum Outcome {
     /// The holder's call ended with `Lost`.
     Lost,
-    /// The holder's body had ended, and its release was on the way.
+    /// The holder's body had ended, and its release had not reached the store yet.
     Done,
 }
 

@@ -81,7 +81,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A broken promise, with its key and its numbers.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The kind of the broken promise.

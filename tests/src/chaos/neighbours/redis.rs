@@ -25,7 +25,7 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// A busy loop of 100 ms on the server.
+/// Script that blocks the server for 100 ms.
 const SLOW: &str =
     "local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
     local from = now() while now() - from < 100000 do end return 1";

@@ -163,8 +163,8 @@ async fn concurrent_branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for its turn longer than its `wait`, or runs although its turn came too
-/// late. Also fails if a branch without `wait` waits.
+/// Fails if a branch waits for another branch longer than its `wait`, or still runs after that
+/// time. Also fails if a branch without `wait` waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -210,7 +210,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch keeps its turn until this branch stops waiting.
+        // The other branch stays inside until this branch stops waiting.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");

@@ -31,7 +31,8 @@ async fn pool(server: &Server) -> LockPool {
 
 /// Returns a pool on the store at `url`.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
-    // With this long timeout, a request whose answer is not read is not sent again during the test.
+    // The timeout is so long that the pool does not repeat a request during the test, even if its
+    // answer is not read.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }

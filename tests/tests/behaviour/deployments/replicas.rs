@@ -1,4 +1,4 @@
-//! Tests of `replicas`: a lock counts only when this many replicas have it.
+//! Tests of `replicas`: a lock is granted only when this number of replicas has confirmed it.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn code(error: &LockError) -> &str {
     }
 }
 
-/// Fails if a counted lock is missing on a replica that had to confirm it.
+/// Fails if a granted lock is missing on a replica that had to confirm it.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_enough_replicas_all_of_them_have_the_lock() {
     let group = Group::start();
@@ -92,8 +92,8 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if an acquire counts although too few replicas have confirmed it, or if it
-/// leaves its key behind.
+/// Requirement 19. Fails if an acquire succeeds although too few replicas have confirmed it, or if
+/// it leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -159,7 +159,8 @@ async fn replicas_all_without_replicas_is_an_error() {
     assert_eq!(code(&error), "replicas");
     // The builder's value has precedence over the URL's.
     let pool = wait::connected(builder(url).replicas(0)).await;
-    // The call waits, because the previous lock, which did not count, is still being removed.
+    // The call waits, because the lock of the previous call, which got an error, is still being
+    // removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("no replica is wanted")
@@ -187,8 +188,8 @@ async fn a_call_waits_for_a_returning_replica() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts although the replicas do not have it. A fail-over would then lose the
-/// lease while the body runs.
+/// Fails if a renewal extends the lease although the replicas have not confirmed it. A fail-over
+/// would then lose the lease while the body runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_on_too_few_replicas_does_not_count() {
     let group = Group::start();

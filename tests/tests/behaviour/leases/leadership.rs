@@ -55,7 +55,8 @@ on_stores!(memory: (
     max_hold_gives_others_their_turn,
 ));
 
-/// The handles of all leaders. Panics if a leader begins during the lease of another leader.
+/// The handles of all leaders. `begin` panics if a leader begins during the lease of another
+/// leader.
 #[derive(Default)]
 struct Leaders(Mutex<Vec<LockHandle>>);
 

@@ -339,8 +339,8 @@ fn by_chance(random: &mut Random) -> Story {
 }
 
 /// Fails if a call with several requests has another outcome than a separate call for each of them.
-/// The rows are missing, free, pinned, waited for, held, expired, reserved, taken away, kept, or
-/// shared.
+/// The rows are missing, free, blocked by a transaction, waited for, held, expired, reserved, taken
+/// away, kept, or shared.
 #[tokio::test]
 async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");
