@@ -58,8 +58,8 @@ pub(crate) struct RunArguments {
     /// times
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these rows, separated by commas; `open` and `closed` select all of theirs, and
-    /// `open_1000:current_thread:busy` selects a row in some of its setups
+    /// Only these rows, separated by commas; `open` and `closed` select all rows `open_…` and
+    /// `closed_…`, and `open_1000:current_thread:busy` selects a row in some of its setups
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     pub(crate) rows: Vec<String>,
     /// Only these contestants, separated by commas

@@ -39,7 +39,7 @@ enum Other {
         /// The path of a `history.jsonl`.
         file: PathBuf,
     },
-    /// Plays the scenario of each seeded bug, with the bug and without.
+    /// Runs the scenario of each seeded bug (a bug that tests switch on), with the bug and without.
     Bugs,
     /// Runs the job of one worker process; only the harness itself uses this command.
     #[command(hide = true)]

@@ -17,7 +17,7 @@ use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;
 
-/// The longest time that a client may have to wait for a section.
+/// The requirement fails if a client waits for a section longer than this.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// The clients whose waits may not exceed [`BOUND`].

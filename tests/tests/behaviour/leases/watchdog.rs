@@ -143,8 +143,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // After the gate lets the body's thread pass, the thread may be suspended before it reads the
-    // clock.
+    // The thread may be suspended between the check of the deadline, before the poll, and the
+    // body's reading of the clock. So delays of the machine are tolerated.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,

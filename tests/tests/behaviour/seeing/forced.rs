@@ -289,8 +289,8 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// Time limit for all locks. A store that gets too little processor time needs a tenth of a
-    /// second for each lock.
+    /// Time limit for taking all locks away. A store that gets too little processor time needs a
+    /// tenth of a second for each lock.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;

@@ -31,7 +31,8 @@ async fn nothing_is_left(server: &Server) {
     soon("nothing is left", clean).await;
 }
 
-/// Fails if a process is still in the queue after its only call has timed out.
+/// Fails if a process leaves the queue although one of its calls still waits. Also fails if it
+/// stays in the queue after its calls have timed out or were dropped.
 #[tokio::test]
 async fn calls_that_time_out_leave_nothing() {
     let (server, probe, held) = held("given-up").await;
