@@ -114,7 +114,8 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Counts the cost of a pair. Runs only one round, because the counts hardly vary.
+    /// Counts the instructions and allocations of a pair (an acquire and a release). Runs only one
+    /// round, because the counts hardly vary.
     fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
         let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;

@@ -43,7 +43,7 @@ fn a_renewed_kept_share_is_detected() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a free permit that should be kept.
+/// Fails if the suite does not detect that a permit is free although it should be kept for a while.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_freed_kept_share_is_detected() {

@@ -1,5 +1,5 @@
-//! Tests of pinned locks, which have no holder but are still blocked by transactions. They are
-//! shown with the sessions of these transactions.
+//! Tests of pinned locks. Such a lock has no holder, but transactions that have verified it
+//! ("pins") still block it. It is shown with the sessions of these transactions.
 
 use std::time::Duration;
 
