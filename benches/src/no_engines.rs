@@ -12,8 +12,8 @@ impl Other {
         match *self {}
     }
 
-    /// Returns `None` for Redis. For another engine, returns an error, which is the reason why the
-    /// row does not run.
+    /// Returns `None` for Redis, and an error for another engine. With this error the harness does
+    /// not run the row.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

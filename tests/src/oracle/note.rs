@@ -121,7 +121,7 @@ pub enum Note {
         asked: u64,
         /// Time of the refusal.
         at: u64,
-        /// The longest time that the call was willing to wait.
+        /// The `wait` of the call: its time limit in the queue.
         wait: u64,
     },
     /// A call with `replay` got its answer.

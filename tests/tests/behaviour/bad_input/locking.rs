@@ -235,7 +235,7 @@ async fn durations() {
             started,
         );
     }
-    // A `wait` without end is valid.
+    // The longest possible `wait` is valid.
     request()
         .wait(Duration::MAX)
         .acquire()
