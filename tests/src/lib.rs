@@ -22,7 +22,7 @@
 //! | [`earlier_version`] | a process of version 0.1.0, for tests with the present version |
 //! | [`transfer`] | money moved between accounts, for locks on two keys |
 //! | [`probe`] | looks at a key without the pool under test |
-//! | [`load`] | callers that contend while something goes wrong |
+//! | [`load`] | callers that contend while a test causes faults |
 //! | [`recorder`] | detects two bodies in one lock, within one process |
 //! | [`oracle`] | checks every promise for many processes, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |

@@ -1,4 +1,4 @@
-//! Callers that contend for a few keys while something goes wrong, with every section recorded.
+//! Callers that contend for a few keys while a test causes faults. Every section is recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
