@@ -118,7 +118,8 @@ async fn a_single_try_does_not_overtake() {
     let released = Instant::now();
     held.release().await.expect("still held");
     line.served_as(released, &["a", "b", "c", "d"]).await;
-    // An attempt succeeds only after all waiting calls have had the lock, so the queue is then empty.
+    // An attempt succeeds only after all waiting calls have had the lock, so the queue is then
+    // empty.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);
