@@ -29,7 +29,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Draws one line. Even one buyer with an outcome gets a mark for it.
+    /// Draws one line. Each outcome has at least one mark if any buyer has that outcome.
     pub(crate) fn draw(self, colours: bool) -> String {
         let parts: [Part; 3] = [
             (self.single, '■', GREEN),

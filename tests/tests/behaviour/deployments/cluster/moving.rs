@@ -33,11 +33,13 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     }
 }
 
-/// Fails if a renewal waits for the end of the move, or is not sent with `ASKING` to the node of
-/// its key. Also fails if a shared lock cannot be renewed while the queue's key is on another node.
-/// Also fails if leases cannot be renewed after only some of them have moved. Also fails if a
-/// waiting call is forgotten, or if the fence decreases because its counter is still on the old
-/// node.
+/// Fails in each of these cases:
+///
+/// - A renewal waits for the end of the move, or is not sent with `ASKING` to the node of its key.
+/// - A shared lock cannot be renewed while the queue's key is on another node.
+/// - Leases cannot be renewed after only some of them have moved.
+/// - A waiting call is forgotten.
+/// - The fence decreases, because its counter is still on the old node.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_while_their_slot_moves() {
     let cluster = Setup::new().start();
