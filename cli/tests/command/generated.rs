@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::harness::{bare, ended};
 
-/// Returns the words with which bash completes the last one of these.
+/// Returns bash's completions of the last of these words.
 fn completed(words: &[&str]) -> Vec<String> {
     // Calls the function that bash has registered for the command, as it does at the tab key.
     let script = "\

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// Ends of pictures' alternative texts. Each of them refers to the place of the same information in
-/// words or figures.
+/// Alternative texts of pictures. Each of them refers to a table or a text with the same
+/// information.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
     "; the table says the same",

@@ -15,7 +15,7 @@ use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 use serde_json::Value;
 
-/// A time limit that no step reaches, even on a busy machine.
+/// Time limit for one step of a test. No step takes so long, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Returns the command with the lock store `url`. Removes the variables that the command would read

@@ -12,7 +12,8 @@ fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Returns the place that the command must name if it finds no lock. The password is left out.
+/// Returns the namespace and server that the command must name if it finds no lock. The password is
+/// left out.
 fn place(server: &Server, namespace: &str) -> String {
     format!("in namespace `{namespace}` on redis://{}", server.address())
 }

@@ -13,8 +13,8 @@ use super::holder::Holder;
 use super::ledger::Count;
 use super::services::View;
 
-/// Maximum number of events that are kept. A page opened later receives these. A slow page may fall
-/// behind by this number.
+/// Maximum number of kept events. A page opened later receives them. A slow page may miss this
+/// number of events before it loses any.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]

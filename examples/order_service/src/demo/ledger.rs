@@ -1,4 +1,5 @@
-//! The demonstration's table of orders, which has no unique key on purpose.
+//! The demonstration's table of orders. It has no unique key on purpose, so that double orders can
+//! be shown.
 
 use leasehold::Fence;
 use serde::{Deserialize, Serialize};

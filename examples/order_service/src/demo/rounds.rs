@@ -93,7 +93,7 @@ impl Demo {
         &self.events
     }
 
-    /// Plays one round. It continues to its end even if the page is closed.
+    /// Runs one round. The round continues to its end even if the page is closed.
     pub(crate) async fn play(self: &Arc<Self>, ask: Ask) -> Result<Verdict, ApiError> {
         let turn = Arc::clone(&self.turn).try_lock_owned();
         let mut turn = turn.map_err(|_| ApiError::RoundIsRunning)?;

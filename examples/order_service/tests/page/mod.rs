@@ -22,7 +22,7 @@ const PAYMENT_MS: &str = "2000";
 /// Maximum size of the README's picture.
 const PICTURE_BYTES: usize = 400_000;
 
-/// The page of a demonstration. The order of the fields is the order of drops.
+/// The page of a demonstration. The fields are dropped in this order.
 struct Page {
     browser: Browser,
     rounds: u32,
@@ -205,8 +205,9 @@ fn a_killed_holder_keeps_its_lock_until_its_lease_ends() {
     page.play("double_click", true).assert_single();
 }
 
-/// Also fails if the picture for the README, which this test takes, is too large. The variable
-/// `LEASEHOLD_PICTURE` specifies the picture's file.
+/// Fails if the page does not show double orders in red. Also fails if the picture for the README,
+/// which this test takes, is too large. The variable `LEASEHOLD_PICTURE` specifies the picture's
+/// file.
 #[test]
 fn without_the_lock_the_page_shows_double_orders_in_red() {
     let redis = Server::start();
