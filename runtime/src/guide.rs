@@ -24,12 +24,14 @@
 
 // Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other
 // addresses. So `links.md` comes before each page and defines the same labels, and the first
-// definition of a label counts. `tests/tests/docs/rendered.rs` compares both sets of definitions.
+// definition of a label counts. `pictures.md` does the same for pictures, and contains them, because
+// rustdoc copies no files. `tests/tests/docs/rendered.rs` compares all definitions.
 macro_rules! pages {
     ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(
             $(#[$attribute])*
             #[doc = include_str!("guide/links.md")]
+            #[doc = include_str!("guide/pictures.md")]
             #[doc = include_str!(concat!("../docs/", $file))]
             #[allow(rustdoc::invalid_rust_codeblocks, reason = "a page may show a part of a function")]
             pub mod $name {}

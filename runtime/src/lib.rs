@@ -1,4 +1,5 @@
 #![doc = include_str!("guide/links.md")]
+#![cfg_attr(doc, doc = include_str!("guide/pictures.md"))]
 #![doc = include_str!("guide/readme.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
