@@ -173,10 +173,12 @@ fn used(text: &str) -> Vec<String> {
 }
 
 /// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
-/// is both. Also fails if the published crate lacks a shown page.
+/// is both. Also fails if a shown page is not listed above that heading, or not in the published
+/// crate.
 #[test]
 fn the_guide_contains_all_pages() {
     let (rendered, guide) = (rendered(), guide());
+    let (for_users, _) = guide.split_once("# In the repository").expect("a heading");
     let manifest = read(&root().join("runtime/Cargo.toml"));
     let excluded = manifest
         .lines()
@@ -192,7 +194,15 @@ fn the_guide_contains_all_pages() {
         if !path.starts_with("docs/") {
             continue;
         }
-        let shown = rendered.iter().any(|shown| shown.page == page);
+        let address = rendered.iter().find(|shown| shown.page == page);
+        let shown = address.is_some();
+        if let Some((_, name)) = address.and_then(|it| it.address.split_once("guide::")) {
+            let listed = for_users.contains(&format!("[`{name}`]"));
+            assert!(
+                listed,
+                "runtime/src/guide.rs: list {name} above the other pages"
+            );
+        }
         let named = guide.contains(&format!("//! | `{path}` |"));
         assert!(
             shown != named,
