@@ -64,7 +64,7 @@ impl Service {
             .strip_prefix("listening on http://")
             .unwrap_or_else(|| {
                 let logged = fs::read_to_string(&log).unwrap_or_default();
-                panic!("the service did not start; it printed {line:?}{logged}")
+                panic!("the service did not start; it printed {line:?}\n{logged}")
             })
             .to_owned();
         Self {
