@@ -43,6 +43,11 @@
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}
 
+/// Compiles the example in the README of the published package.
+#[cfg(doctest)]
+#[doc = include_str!("../../runtime/README.md")]
+mod package {}
+
 /// Compiles the example programs in the documentation of each framework.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/frameworks.md")]

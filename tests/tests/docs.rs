@@ -12,6 +12,8 @@ mod examples;
 mod house;
 #[path = "docs/language.rs"]
 mod language;
+#[path = "docs/packages.rs"]
+mod packages;
 #[path = "docs/promises.rs"]
 mod promises;
 #[path = "docs/rendered.rs"]
