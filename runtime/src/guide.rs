@@ -51,6 +51,7 @@ pages! {
     postgres: "stores/postgres.md",
     command: "command.md",
     production: "production.md",
+    platforms: "platforms.md",
     monitoring: "monitoring/README.md",
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
