@@ -61,8 +61,8 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // This page's code needs the feature `replay`.
-    #[cfg(any(not(doctest), feature = "replay"))]
+    // The same, with the feature `replay`.
+    #[cfg(not(doctest))]
     replay: "replay.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",

@@ -49,6 +49,11 @@ mod distributed_lock {}
 #[doc = include_str!("../../docs/frameworks.md")]
 mod frameworks {}
 
+/// Compiles the examples of the page on `replay`, which need that feature and axum.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/replay.md")]
+mod replay {}
+
 pub mod blocked;
 pub mod brand;
 pub mod certificates;
