@@ -67,6 +67,7 @@ pages! {
     postgres: "stores/postgres.md",
     command: "command.md",
     production: "production.md",
+    platforms: "platforms.md",
     monitoring: "monitoring/README.md",
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
@@ -76,8 +77,8 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // This page's code needs the feature `replay`.
-    #[cfg(any(not(doctest), feature = "replay"))]
+    // The same, with the feature `replay`.
+    #[cfg(not(doctest))]
     replay: "replay.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",

@@ -53,6 +53,11 @@ mod package {}
 #[doc = include_str!("../../docs/frameworks.md")]
 mod frameworks {}
 
+/// Compiles the examples of the page on `replay`, which need that feature and axum.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/replay.md")]
+mod replay {}
+
 pub mod blocked;
 pub mod brand;
 pub mod certificates;
