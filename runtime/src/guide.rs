@@ -8,7 +8,7 @@
 //! | copy a service | [`recipes`] |
 //! | test code that locks | [`testing`] |
 //! | choose a store | [`stores`]: [`redis`], [`sentinel`], [`cluster`], [`redlock`], [`postgres`], [`etcd`], [`zookeeper`] |
-//! | go to production | [`production`], [`monitoring`] |
+//! | go to production | [`production`], [`platforms`], [`monitoring`] |
 //! | see who holds a lock, and take it away | [`seeing`], [`command`] |
 //! | find the cause of an error | [`troubleshooting`] |
 //! | compare and evaluate | [`comparison`], [`promises`], [`reliability_results`], [`performance_results`] |
