@@ -2,8 +2,8 @@
 //!
 //! `watchdog` renews the lease for as long as the job takes. So `ttl` can stay short, and a crashed
 //! instance delays the next run only briefly. `max_hold` ends a job that hangs. The other instances
-//! skip this run, which is not an error. `min_hold` keeps the lock long enough for an instance
-//! whose clock is late.
+//! skip this run, which is not an error. `min_hold` keeps the lock for a while, so that an instance
+//! with a late clock also skips the run.
 //!
 //! ```sh
 //! cargo run --example background_job

@@ -11,7 +11,7 @@ use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::report::Section;
 
-/// Measures leasehold against hand-written Redis code and against its peers.
+/// Measures leasehold against hand-written Redis code and against other lock libraries.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -37,7 +37,7 @@ pub(crate) enum Command {
         #[arg(long, default_value = "docs/performance/results.md")]
         page: PathBuf,
     },
-    /// A process that computes beside a row; the program itself starts these
+    /// A process that computes while a row is measured; the program itself starts these
     #[command(hide = true)]
     Busy,
     /// A network with a delay; the program itself starts it
@@ -58,8 +58,8 @@ pub(crate) struct RunArguments {
     /// times
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these rows, separated by commas; `open` and `closed` select all of theirs, and
-    /// `open_1000:current_thread:busy` selects a row in some of its setups
+    /// Only these rows, separated by commas; `open` and `closed` select all rows `open_…` and
+    /// `closed_…`, and `open_1000:current_thread:busy` selects a row in some of its setups
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     pub(crate) rows: Vec<String>,
     /// Only these contestants, separated by commas
@@ -78,7 +78,7 @@ pub(crate) struct RunArguments {
     /// Writes one JSON object per line, one for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The program of an earlier build, measured in separate rows by turns with this one;
+    /// The program of an earlier build, measured alternately with this one in separate rows;
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl RunArguments {
         self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
-    /// Returns the length of a measurement that usually takes `full_ms`.
+    /// Returns the length of a measurement. `full_ms` is its default in a full run.
     pub(crate) fn window(&self, full_ms: u64) -> Duration {
         let default = if self.quick { 300 } else { full_ms };
         Duration::from_millis(self.window_ms.unwrap_or(default))

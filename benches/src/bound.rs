@@ -1,5 +1,5 @@
-//! Bounds that matter to services: ratios to hand-written code, which must hold in each row and
-//! setup.
+//! Bounds that matter to services. A bound limits the ratio of leasehold's figure to that of
+//! hand-written code, in each row and setup.
 
 use crate::entry::{self, Entry};
 use crate::measure::{Measure, find};
@@ -142,7 +142,7 @@ mod tests {
         Measure::new(row, contestant, metric, &[value], "2026-01-31")
     }
 
-    /// Fails if a bound is judged by any value but that of the worst row and setup.
+    /// Fails if a bound counts as met although one row or setup does not meet it.
     #[test]
     fn a_bound_is_met_if_every_setup_meets_it() {
         let ours = |row: &str, ratio: f64| Measure {

@@ -17,8 +17,8 @@ use crate::setup::Runtime;
 /// Time from the harness's message `go` to the start, so that all processes have read the message
 /// by then.
 const LEAD: Duration = Duration::from_millis(50);
-/// Maximum warm-up of an open loop. It can be short, because the tasks of an open loop do not all
-/// start at once.
+/// Maximum warm-up of an open loop (requests at a given rate). It can be short, because the tasks
+/// of an open loop do not all start at once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Settings of a measurement.

@@ -15,7 +15,8 @@ pub(crate) struct Entry {
     pub(crate) setup: Option<Setup>,
 }
 
-/// The separator between the row's name and the words of its setup.
+/// The separator between the row's name and the words of its setup, as in
+/// `open_200:current_thread`.
 const PARTING: char = ':';
 impl Entry {
     /// Returns the name of the entry in the results.
@@ -96,9 +97,9 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a row: those named by `wanted`, or all if it is empty. Controls
-/// (`Contestant::is_control`) take part only if named. The earlier build takes part whenever
-/// there is one.
+/// Returns the contestants of a row: those named by `wanted`, or all if `wanted` is empty. Controls
+/// (`Contestant::is_control`) take part only if they are named. The earlier build takes part
+/// whenever there is such a build.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

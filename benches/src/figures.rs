@@ -174,8 +174,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// Returns the number of sections of the task that ran most of them, divided by that of the task
-/// that ran the fewest. A task without a section counts as one section.
+/// Returns the largest number of sections of a task, divided by the smallest number. A task without
+/// a section counts as if it had one.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {
@@ -202,8 +202,8 @@ fn quantiles(mut spans: Vec<u64>, figures: &mut Figures) {
     }
 }
 
-/// Returns the smallest value of `sorted` that at least the share `q` of the values do not exceed.
-/// `sorted` must not be empty.
+/// Returns the quantile `q` of `sorted`: the smallest value that at least the share `q` of the
+/// values do not exceed. `sorted` must not be empty.
 pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,

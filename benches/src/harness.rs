@@ -30,7 +30,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// Long, so that no lease expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
-/// Runs rows. All of them have the same arguments, folder and date.
+/// Runs rows with the same arguments, folder and date.
 pub(crate) struct Harness<'a> {
     arguments: &'a RunArguments,
     folder: Folder,
@@ -114,7 +114,8 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Counts the cost of a pair. Runs only one round, because the counts hardly vary.
+    /// Counts the instructions and allocations of a pair (an acquire and a release). Runs only one
+    /// round, because the counts hardly vary.
     fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
         let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;

@@ -1,14 +1,14 @@
-//! Measures leasehold against hand-written Redis code and against its peers. `scripts/bench` runs
-//! it.
+//! Measures leasehold against hand-written Redis code and against other lock libraries (peers).
+//! `scripts/bench` runs this program.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `row`, `setup`, `entry` | the measured work, its conditions, and the selection for a run |
-//! | `stage`, `delay`, `engines` | servers, the network to them, and the processes beside a row |
+//! | `stage`, `delay`, `engines` | servers, the network to them, and busy processes |
 //! | `contestants` | the contestants; those in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
 //! | `observed` | the recorder and the subscriber of a service |
-//! | `process`, `crew`, `harness` | one client process, those of one measurement, the run |
+//! | `process`, `crew`, `harness` | one client process, the clients of one measurement, the run |
 //! | `overlap`, `figures` | the evaluation of the records |
 //! | `overhead`, `pair` | measurements without a server, and without a clock |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |

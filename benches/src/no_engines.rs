@@ -1,9 +1,10 @@
-//! Stands in for the module `engines` in a build of an earlier commit that has no other engines.
+//! Replaces the module `engines` in a build of an earlier commit, which had no engines besides
+//! Redis.
 
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// An empty type, because there are no other engines.
+/// An empty type, because there are no engines besides Redis.
 pub(crate) enum Other {}
 
 impl Other {
@@ -11,8 +12,8 @@ impl Other {
         match *self {}
     }
 
-    /// Returns `None` for Redis. For another engine, returns an error, which is the reason why the
-    /// row does not run.
+    /// Returns `None` for Redis, and an error for another engine. With this error the harness does
+    /// not run the row.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

@@ -2,8 +2,8 @@
 
 use crate::contestants::Fault;
 
-/// Installs both. The metrics go to an exporter for Prometheus, which is read every second. The
-/// subscriber writes a line for each ended span.
+/// Installs the recorder and the subscriber. The metrics go to an exporter for Prometheus, which is
+/// read every second. The subscriber writes a line for each ended span.
 #[cfg(feature = "observed")]
 pub(crate) fn install() -> Result<(), Fault> {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

@@ -1,8 +1,8 @@
 //! The cost of the attribute without a server.
 //!
-//! Measures a call of an annotated function on `memory://` and on a store that does nothing. For
-//! comparison, measures a call of the body alone. Also measures one poll of a body inside a held
-//! lock.
+//! Measures a call of an annotated function on `memory://`, and on a store that does nothing.
+//! Measures a call of the body alone, for comparison. Also measures one poll of a body inside a
+//! held lock.
 
 use std::future::poll_fn;
 use std::hint::black_box;

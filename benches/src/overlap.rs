@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn consecutive_sections_do_not_overlap() {
-        // The second section begins in the same nanosecond in which the first one ends. That is no
-        // overlap.
+        // A section that begins in the nanosecond in which another section ends does not overlap
+        // it.
         assert_eq!(count(&mut sections(&[(30, 40), (10, 20), (20, 30)])), 0);
     }
 

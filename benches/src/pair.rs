@@ -16,12 +16,12 @@ use crate::plan::Work;
 use crate::process::Client;
 use crate::row::{Clients, Engine};
 
-/// Number of pairs in the first run. It suffices for the client to create everything that it
+/// Number of pairs in the first run. It is enough for the client to create everything that it
 /// creates only once.
 const FEW: u32 = 500;
 const MANY: u32 = 1_500;
 
-/// Long, because a client under valgrind is slow.
+/// Time limit for a client. It is long, because a client under valgrind is slow.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// One task that takes and releases a lock that no other task wants.

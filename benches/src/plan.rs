@@ -61,7 +61,8 @@ pub(crate) enum Work {
     /// Runs this many calls, each with a separate key, and reports the server's memory for each
     /// result.
     WeighResults,
-    /// Runs this many pairs one after another, for a program that counts instructions.
+    /// Runs this many pairs (acquire and release) one after another, for a program that counts
+    /// instructions.
     Pairs,
 }
 

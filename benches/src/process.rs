@@ -159,7 +159,8 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // Continues to read even if the receiver is gone, so that the writer is not blocked.
+            // An error is ignored: without a receiver this thread continues to read, so that the
+            // writer is not blocked.
             let _ = send.send(line);
         }
     });

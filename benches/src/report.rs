@@ -61,8 +61,8 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// Tables of the services. There is one for each group of rows, with and without busy processes
-/// beside them.
+/// The tables of the rows that resemble services: one table for each group of rows, with and
+/// without busy processes at the same time.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),

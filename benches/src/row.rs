@@ -36,8 +36,8 @@ pub(crate) struct Clients {
     pub(crate) masters: usize,
     pub(crate) engine: Engine,
     pub(crate) processes: u32,
-    /// Number of tasks in each process. In the rows that keep or weigh, number of leases or
-    /// waiters.
+    /// Number of tasks in each process. In the rows that keep or weigh leases, the number of leases
+    /// or waiting calls.
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,
@@ -59,8 +59,8 @@ pub(crate) enum Engine {
 pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
-    /// Returns the longest time that a caller waits if all callers get the lock in turn, in ms.
-    /// Assumes that passing the lock on takes no time.
+    /// Returns the longest time that a caller waits if all callers get the lock one after the
+    /// other, in ms. Assumes that passing the lock on takes no time.
     pub(crate) fn fair_wait_ms(&self, section_ms: f64) -> f64 {
         let others = f64::from(self.processes * self.tasks - 1);
         #[allow(clippy::cast_precision_loss, reason = "a few milliseconds")]

@@ -31,8 +31,8 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// Without the contestant `ring`, because a single process has no other process to which it can
-/// pass the turn.
+/// Contestants of the hot rows with one process. The contestant `ring` is left out, because it
+/// passes a turn between processes.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -43,7 +43,8 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// The contestants without the separate program, because separate programs have no open loop.
+/// The contestants on PostgreSQL, except for the separate program, because separate programs have
+/// no open loop.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -386,9 +387,9 @@ const fn hot(
     let clients = Clients {
         processes,
         section_ms,
-        // Without a pause, the task that releases the lock takes it again at once, and polling
-        // looks better than it is. Empty sections have no pause, because only the pause would be
-        // measured.
+        // Without a pause, the task that releases the lock takes it again at once, so a contestant
+        // that polls looks better than it is. Empty sections have no pause, because only the pause
+        // would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

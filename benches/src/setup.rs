@@ -40,7 +40,7 @@ use Beside::{Busy, Nothing};
 use Network::{Delayed, Loopback};
 use Runtime::{CurrentThread, MultiThread};
 
-/// Both runtimes, on loopback and with the delay, without and with busy processes beside them.
+/// Both runtimes, on loopback and with the delay, on an idle and on a busy machine.
 pub(crate) const EVERY: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),
@@ -52,7 +52,7 @@ pub(crate) const EVERY: &[Setup] = &[
     setup(CurrentThread, Delayed, Busy),
 ];
 
-/// Both runtimes on loopback, without and with busy processes beside them.
+/// Both runtimes on loopback, on an idle and on a busy machine.
 pub(crate) const ON_LOOPBACK: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),

@@ -1,4 +1,5 @@
-//! The surroundings of a row: its servers, the network to them, and the processes beside it.
+//! The environment of a row: its servers, the network to them, and the processes that keep the
+//! machine busy.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::setup::{Beside, Network, Setup};
 
 /// The delay in each direction.
 const DELAY: Duration = Duration::from_micros(250);
-/// Number of processes that compute beside a row.
+/// Number of processes that compute while a row is measured, in a busy setup.
 const BUSY: usize = 2;
 
 /// The servers and processes of a row. Dropping the stage ends all of them.

@@ -61,8 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", cells.join("; "));
 }
 
-/// Returns one table for several rows: the figures of the base contestant, and for each other
-/// contestant the ratio of its figures to them.
+/// Returns one table for several rows. It has the figures of the base contestant (`hand_written`),
+/// and the ratios of the other contestants' figures to them.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()

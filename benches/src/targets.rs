@@ -148,8 +148,8 @@ const TARGETS: &[Target] = &[
     ),
 ];
 
-/// Targets of hot keys that matter to services. They are shown with the bounds of the rows that
-/// have setups.
+/// Targets of keys that many tasks use at the same time ("hot keys"). They matter to services, so
+/// they are shown with the services' bounds.
 const OF_HOT_KEYS: &[Target] = &[
     target(
         "hot key, 4 x 16, sections a second, against polling every 50 ms",

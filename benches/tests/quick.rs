@@ -1,5 +1,5 @@
 //! Checks that the harness works, and that it detects contestants that break a lock's promise.
-//! These tests judge no times.
+//! These tests do not judge measured times.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ fn pairs_due_during_a_client_stall_count_as_late() {
 }
 
 /// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Also fails if
-/// a client that computes nothing has more than 1 ms.
+/// more than 1 ms is counted for a client that computes nothing.
 #[test]
 fn cpu_time_of_a_client_is_counted() {
     let lines = open_loop("spin", "seeded_spin");
@@ -217,7 +217,7 @@ fn rows_of_quorums_other_engines_and_earlier_builds_run() {
             assert!(most(&lines, who, "p50_us") > 0.0, "{lines:?}");
         }
     }
-    // This build stands in for an earlier one.
+    // This build is used in place of an earlier build.
     let (output, lines) = bench("against", &["--against", env!("CARGO_BIN_EXE_bench")]);
     assert!(output.status.success(), "{output:?}");
     let rows: BTreeSet<&str> = lines

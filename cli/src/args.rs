@@ -196,8 +196,8 @@ pub(crate) struct Run {
     pub(crate) min_hold: Option<Duration>,
 
     /// Name of the holder, which others see in `ls`, `show` and their logs
-    /// [default: the start of the command line]
-    #[arg(long, value_name = "TEXT")]
+    /// [default: the name of the program's file, without its arguments]
+    #[arg(long, value_name = "TEXT", env = "LEASEHOLD_NAME")]
     pub(crate) name: Option<String>,
 
     /// Prints nothing if the lock is held elsewhere; the exit code is 75.

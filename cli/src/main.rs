@@ -12,8 +12,8 @@ mod run;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 use leasehold::__private::io_text;
 
 use crate::args::{Cli, Command};
@@ -91,11 +91,11 @@ fn dashes_missing(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    let arguments = std::env::args_os().skip(1);
-    let before: Vec<_> = arguments
-        .take_while(|one| one.to_str() != Some(found))
-        .collect();
-    let is_run = before.iter().any(|one| one == "run") && !before.iter().any(|one| one == "--");
-    (is_run && !found.starts_with('-'))
+    // Skips the mistake, and so finds the subcommand behind options that have values.
+    let known = Cli::command().ignore_errors(true).try_get_matches();
+    let known = known.ok()?;
+    let is_run = known.subcommand_name() == Some("run");
+    let has_dashes = std::env::args_os().any(|one| one == "--");
+    (is_run && !has_dashes && !found.starts_with('-'))
         .then(|| format!("write `--` before the command: `leasehold run <KEY> -- {found} …`"))
 }

@@ -1,4 +1,5 @@
-//! The buyers of a sale as a bar, with one mark for each group of them.
+//! The buyers of a sale as a bar of marks. One mark stands for a group of buyers with the same
+//! outcome.
 
 use std::env;
 use std::io::IsTerminal as _;
@@ -28,7 +29,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Draws one line. Even a small group of buyers has a mark.
+    /// Draws one line. Each outcome has at least one mark if any buyer has that outcome.
     pub(crate) fn draw(self, colours: bool) -> String {
         let parts: [Part; 3] = [
             (self.single, '■', GREEN),

@@ -21,8 +21,7 @@ impl Row {
         self.tally.sold.saturating_sub(args.stock)
     }
 
-    /// Returns the number of sales that the stock does not show, because a later write overwrote
-    /// them.
+    /// Returns the number of sales missing from the stock, because a later write overwrote them.
     fn lost_updates(&self, args: &Args) -> u32 {
         (self.tally.sold + self.left).saturating_sub(args.stock)
     }

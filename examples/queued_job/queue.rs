@@ -13,12 +13,12 @@ const STREAM: &str = "jobs";
 const GROUP: &str = "workers";
 const FIELD: &str = "job";
 
-/// If the worker of a job reports nothing for this time, the queue delivers the job to another
-/// worker. The first worker may still be alive. Only the lock prevents both from doing the job at
-/// the same time.
+/// If a worker has not removed its job from the queue after this time, the queue delivers the job
+/// to another worker. The first worker may still be alive. Only the lock prevents both from doing
+/// the job at the same time.
 const IDLE: Duration = TTL;
 
-/// Time that a worker waits for a new job before it looks for an abandoned one.
+/// Time for which a worker waits for a new job before it looks for an abandoned job.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection to the queue. Each waiting worker needs its own connection.

@@ -19,7 +19,7 @@ async fn sell(sku: &str) -> Result<(), LockError> {
     lock.check()
 }
 
-/// Stands in for axum's `Path`.
+/// Replaces axum's `Path`.
 struct Path<T>(T);
 
 #[distributed_lock(key = "cart:<id>", ttl = "10s")]

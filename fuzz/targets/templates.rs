@@ -16,7 +16,7 @@ use leasehold::encode;
 
 use crate::template::{Piece, Template};
 
-/// Maximum length of a key whose parses are counted.
+/// Maximum length of a key for which this target counts the ways to build it from a template.
 const LONGEST: usize = 120;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -35,8 +35,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Piece::Value(_) => key.part("value", values.next().unwrap_or("1")),
         }
     }
-    // `finished` applies the runtime's own check, which refuses what the macro refuses, and long
-    // keys.
+    // `finished` applies the runtime's own check. It refuses the same templates as the macro, and
+    // keys that are too long.
     let Some(key) = finished(key) else {
         return;
     };

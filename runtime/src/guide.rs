@@ -1,15 +1,32 @@
 //! The user pages, from the folder `docs/` of the repository.
 //!
+//! | task | pages |
+//! |---|---|
+//! | choose options, keys and features | [`attribute`], [`durations`] |
+//! | handle errors, answer clients | [`errors`], [`frameworks`] |
+//! | give a second click the first result | [`replay`] |
+//! | copy a service | [`recipes`] |
+//! | test code that locks | [`testing`] |
+//! | choose a store | [`stores`]: [`redis`], [`sentinel`], [`cluster`], [`redlock`], [`postgres`], [`etcd`], [`zookeeper`] |
+//! | go to production | [`production`], [`platforms`], [`monitoring`] |
+//! | see who holds a lock, and take it away | [`seeing`], [`command`] |
+//! | find the cause of an error | [`troubleshooting`] |
+//! | compare and evaluate | [`comparison`], [`promises`], [`reliability_results`], [`performance_results`] |
+//!
 //! # In the repository
 //!
-//! The following pages describe the code of leasehold itself, and exist only in its repository.
+//! The following pages exist only in the repository. Most of them describe the code of leasehold
+//! itself.
 //!
 //! | page | content |
 //! |---|---|
-//! | `CONTRIBUTING.md` | how to run everything, and where things are |
 //! | `docs/README.md` | the index of all pages and examples |
-//! | `docs/architecture.md` | a call's way through the code, and the contents of each folder |
+//! | `examples/services` | nine services that use the attribute, small enough to copy |
 //! | `SECURITY.md` | how to report a weakness; who can refuse, forge or free a lock |
+//! | `cli/tests/command/run/inherited_state.md` | what a command of `leasehold run` inherits |
+//! | `tests/promises.txt` | the tests of each promise on each store |
+//! | `CONTRIBUTING.md` | how to run everything, and where things are |
+//! | `docs/architecture.md` | a call's way through the code, and the contents of each folder |
 //! | `docs/glossary.md` | the terms that the code uses in its own sense |
 //! | `docs/notes/compile-time.md` | the cost of compiling the crate and an annotated function |
 //! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
@@ -17,19 +34,18 @@
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/releasing.md` | how a version is released |
 //! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
-//! | `cli/tests/command/run/inherited_state.md` | what a command of `leasehold run` inherits |
 //! | `tests/harness.md` | how the fault harness tests the promises, and how it is tested itself |
-//! | `tests/promises.txt` | the tests of each promise on each store |
-//! | `examples/services` | nine services that use the attribute, small enough to copy |
 
 // Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other
 // addresses. So `links.md` comes before each page and defines the same labels, and the first
-// definition of a label counts. `tests/tests/docs/rendered.rs` compares both sets of definitions.
+// definition of a label counts. `pictures.md` does the same for pictures, and contains them, because
+// rustdoc copies no files. `tests/tests/docs/rendered.rs` compares all definitions.
 macro_rules! pages {
     ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(
             $(#[$attribute])*
             #[doc = include_str!("guide/links.md")]
+            #[doc = include_str!("guide/pictures.md")]
             #[doc = include_str!(concat!("../docs/", $file))]
             #[allow(rustdoc::invalid_rust_codeblocks, reason = "a page may show a part of a function")]
             pub mod $name {}
@@ -52,6 +68,7 @@ pages! {
     command: "command.md",
     connecting: "connecting.md",
     production: "production.md",
+    platforms: "platforms.md",
     monitoring: "monitoring/README.md",
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
@@ -61,8 +78,8 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // This page's code needs the feature `replay`.
-    #[cfg(any(not(doctest), feature = "replay"))]
+    // The same, with the feature `replay`.
+    #[cfg(not(doctest))]
     replay: "replay.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",

@@ -1,5 +1,6 @@
 #![doc = include_str!("guide/links.md")]
-#![doc = include_str!("../README.md")]
+#![cfg_attr(doc, doc = include_str!("guide/pictures.md"))]
+#![doc = include_str!("guide/readme.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "__remote"),

@@ -6,8 +6,15 @@ use std::sync::LazyLock;
 use crate::host::host;
 use crate::plain::Plain;
 
-/// Maximum length of an owner in a store, in bytes.
+/// Maximum length of an owner that this library writes into a store, in bytes.
 const LONGEST: usize = 120;
+
+/// Maximum length of an owner that is read from a store, in bytes. Any client can write a longer
+/// one, whose end is ignored.
+const LONGEST_READ: usize = 512;
+
+/// Maximum number of digits of a process id.
+const PID_DIGITS: usize = 10;
 
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);
@@ -15,7 +22,8 @@ static HOST: LazyLock<String> = LazyLock::new(host);
 /// The process that holds a lock or waits for it, and the function that it runs.
 ///
 /// `Display` shows one line for people: `shop::create_order on web-1 (pid 4711)`. It escapes
-/// characters that control a terminal, because any client can write them into the store.
+/// characters that control a terminal, because any client can write them into the store. An owner
+/// from a store has at most 512 bytes.
 ///
 /// ```
 /// use leasehold::Owner;
@@ -33,8 +41,9 @@ pub struct Owner {
     /// The process id on that machine.
     pub pid: u32,
     /// The path of the annotated function, such as `shop::create_order` or, for a method,
-    /// `shop::Orders::create`. For `leasehold run`, the start of the command line. Empty for a lock
-    /// taken without either. The store keeps about a hundred bytes of it.
+    /// `shop::Orders::create`. For `leasehold run`, its `--name` or the name of the program's file.
+    /// Empty for a lock taken without either. A path of more than about a hundred bytes is cut in
+    /// the middle.
     pub function: String,
 }
 
@@ -65,8 +74,10 @@ impl Owner {
         shortened([HOST.as_str(), " ", &pid, " ", function]).concat()
     }
 
-    /// Reads `host pid function`. The host's name and the function's path may have spaces.
+    /// Reads `host pid function`. The host's name and the function's path may have spaces. Ignores
+    /// the text after [`LONGEST_READ`] bytes.
     pub(crate) fn read(text: &str) -> Option<Self> {
+        let text = start_of(text, LONGEST_READ);
         let mut at = 0;
         while let Some(space) = text[at..].find(' ') {
             let (host, rest) = (&text[..at + space], &text[at + space + 1..]);
@@ -81,14 +92,37 @@ impl Owner {
     }
 }
 
+/// Cuts the path of a function in the middle, to the length that a store keeps beside the host and
+/// the process id.
+pub(crate) fn fitting(function: &str) -> String {
+    let beside = HOST.len() + PID_DIGITS + "  ".len();
+    cut_in_the_middle(function, LONGEST.saturating_sub(beside))
+}
+
+/// Cuts a text in the middle to `room` bytes. Keeps more of its end, which names the method.
+fn cut_in_the_middle(text: &str, room: usize) -> String {
+    if text.len() <= room {
+        return text.to_owned();
+    }
+    let room = room.saturating_sub('…'.len_utf8());
+    let start = start_of(text, room / 3);
+    let mut ends = text.len() - (room - start.len())..=text.len();
+    let end = ends.find_map(|at| text.get(at..)).unwrap_or_default();
+    format!("{start}…{end}")
+}
+
+/// Returns the longest start of a text with at most `room` bytes.
+fn start_of(text: &str, room: usize) -> &str {
+    let mut ends = (0..=room.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or_default()
+}
+
 /// Cuts the parts to the length that a store keeps.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {
-        let mut ends = (0..=room.min(part.len())).rev();
-        let end = ends.find(|end| part.is_char_boundary(*end));
-        let (kept, cut) = part.split_at(end.unwrap_or_default());
-        room = if cut.is_empty() { room - kept.len() } else { 0 };
+        let kept = start_of(part, room);
+        room = if kept == *part { room - kept.len() } else { 0 };
         *part = kept;
     }
     for part in parts.iter_mut().rev() {
@@ -129,6 +163,35 @@ mod tests {
         let cut = shortened(["host ", &long, "more"]).concat();
         assert_eq!(cut, format!("host {}", "é".repeat((LONGEST - 5) / 2)));
         assert_eq!(shortened(["x", &long]).concat().len(), LONGEST - 1);
+    }
+
+    /// Fails if a cut text is too long, or has lost an end.
+    #[test]
+    fn long_functions_are_cut_in_the_middle() {
+        assert_eq!(cut_in_the_middle("a::b", 4), "a::b");
+        assert_eq!(
+            cut_in_the_middle("shop::Orders::create", 15),
+            "shop…::create"
+        );
+        let cut = cut_in_the_middle(&"é".repeat(40), 30);
+        assert_eq!(cut, format!("{}…{}", "é".repeat(4), "é".repeat(9)));
+        assert_eq!(cut_in_the_middle("shop::create", 0), "…");
+        let long = format!("shop::{}::create", "Of<".repeat(99));
+        assert!(fitting(&long).ends_with("::create"));
+        let written = format!("{} {} {}", *HOST, u32::MAX, fitting(&long));
+        assert!(written.len() <= LONGEST, "{written}");
+    }
+
+    /// Fails if a client can make a holder's name so long that no table or log can show it.
+    #[test]
+    fn the_end_of_a_very_long_owner_is_ignored() {
+        let read = |text: &str| Owner::read(text).expect("an owner").function;
+        assert_eq!(
+            read(&format!("h 1 {}", "x".repeat(70_000))),
+            "x".repeat(508)
+        );
+        assert_eq!(read(&format!("h 1 a{}", "é".repeat(70_000))).len(), 507);
+        assert_eq!(Owner::read(&format!("{} 1 f", "h".repeat(70_000))), None);
     }
 
     #[test]

@@ -2,14 +2,20 @@
 
 use std::fmt::{self, Write as _};
 
+/// Maximum number of displayed characters. No key and no owner is longer.
+const LONGEST: usize = 2_000;
+
 /// Displays the text of a key, an owner or a server. Escapes characters that control a terminal or
 /// a log, as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
-/// direction of text (Unicode Standard Annex #9, section 2).
+/// direction of text (Unicode Standard Annex #9, section 2). Ends a very long text with `…`.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
+        for (number, character) in self.0.chars().enumerate() {
+            if number == LONGEST {
+                return f.write_char('…');
+            }
             if is_obeyed(character) {
                 write!(f, "{}", character.escape_default())?;
             } else {
@@ -49,5 +55,13 @@ mod tests {
         ] {
             assert_eq!(plain(text), shown);
         }
+    }
+
+    /// Fails if a text of a server can fill a log.
+    #[test]
+    fn very_long_texts_are_cut() {
+        let text = "é".repeat(LONGEST);
+        assert_eq!(plain(&text), text);
+        assert_eq!(plain(&format!("{text}ab")), format!("{text}…"));
     }
 }

@@ -40,9 +40,9 @@ install_with() {
     esac
 }
 
-# need WHAT CHECK APT DNF APK BREW: runs CHECK. If it fails, installs the package that has this name
-# in the system's package manager, and checks again. Several packages are separated by spaces,
-# alternatives by `|`.
+# need WHAT CHECK APT DNF APK BREW: runs CHECK. If it fails, installs WHAT and checks again. APT,
+# DNF, APK and BREW are the names of the package in each package manager. Several packages are
+# separated by spaces, alternatives by `|`.
 need() {
     local what=$1 check=$2 manager packages alternative
     if (eval "$check") >/dev/null 2>&1; then

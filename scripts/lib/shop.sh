@@ -57,7 +57,7 @@ redis_start() {
     exit 1
 }
 
-# PostgreSQL does not run as root; its user owns the folder of the data.
+# PostgreSQL does not run as root, so its own user owns the folder of the data.
 postgres_start() {
     local port pid bin user=() data=$shop_dir/postgres
     bin=$(find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1)

@@ -45,8 +45,8 @@ sum_up() {
     step_done
     if [ $tests_failed != 0 ]; then
         printf '\nthe first failures:\n'
-        # Each failure has the first line of its message. Failures of a poisoned server are left
-        # out, because an earlier test poisoned it.
+        # Each failure has the first line of its message. Failures because of a poisoned mutex or
+        # server are left out, because an earlier failure has poisoned it.
         awk '/^thread .* panicked at / { at = $0; next }
              at != "" && !/poisoned$/ { printf "%s\n    %s\n", at, $0 }
              { at = "" }' "$test_output" | sed -n 1,60p

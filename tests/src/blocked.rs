@@ -35,7 +35,7 @@ impl Blocked {
     ///
     /// # Panics
     ///
-    /// Panics if a worker stays busy with something else.
+    /// Panics if a worker is not blocked within 30 s, because it stays busy.
     pub fn all(runtime: &Runtime) -> Self {
         let block = Arc::new(Block::default());
         let wanted = runtime.metrics().num_workers();

@@ -1,4 +1,4 @@
-//! Servers of other makers and other versions than the system's `redis-server`.
+//! Servers of another maker, or of another version than the system's `redis-server`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -41,8 +41,8 @@ pub static REDIS_8: Brand = Brand {
 };
 
 impl Brand {
-    /// Returns the program that the environment variable names. Without the variable, returns one
-    /// under `target`, installed on first use.
+    /// Returns the program that the environment variable names. Without the variable, returns a
+    /// program under `target`, which is installed on first use.
     ///
     /// # Panics
     ///

@@ -47,8 +47,8 @@ pub fn worst_since(from: u64) -> Duration {
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
-/// The delay of a busy machine, which a test adds to a time limit. The test creates this value at
-/// its start and reads it at its end.
+/// The delay of a busy machine, which a test adds to a time limit. The test creates this value
+/// before the measured time, and reads it after.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
     from: u64,

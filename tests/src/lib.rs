@@ -22,7 +22,7 @@
 //! | [`earlier_version`] | a process of version 0.1.0, for tests with the present version |
 //! | [`transfer`] | money moved between accounts, for locks on two keys |
 //! | [`probe`] | looks at a key without the pool under test |
-//! | [`load`] | callers that contend while something goes wrong |
+//! | [`load`] | callers that contend while a test causes faults |
 //! | [`recorder`] | detects two bodies in one lock, within one process |
 //! | [`oracle`] | checks every promise for many processes, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
@@ -37,16 +37,26 @@
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
-/// Compiles the examples in the attribute's documentation here. As doctests of the macros' crate,
-/// they would need a second build of leasehold, with the dependencies of that crate's own tests.
+/// Compiles the examples in the attribute's documentation. They are not doctests of the crate
+/// `macros`, because that crate's tests would need a second build of leasehold.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}
+
+/// Compiles the example in the README of the published package.
+#[cfg(doctest)]
+#[doc = include_str!("../../runtime/README.md")]
+mod package {}
 
 /// Compiles the example programs in the documentation of each framework.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/frameworks.md")]
 mod frameworks {}
+
+/// Compiles the examples of the page on `replay`, which need that feature and axum.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/replay.md")]
+mod replay {}
 
 pub mod blocked;
 pub mod brand;

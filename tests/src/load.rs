@@ -1,4 +1,4 @@
-//! Callers that contend for a few keys while something goes wrong, with every section recorded.
+//! Callers that contend for a few keys while a test causes faults. Every section is recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,9 +114,8 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// Number of pairs of sections that broke exclusion because of asynchronous replication. The
-    /// sections of such a pair overlap, or their fences are in the wrong order. `what` is printed
-    /// with the numbers.
+    /// Number of pairs of sections that overlap, or whose fences are in the wrong order.
+    /// Asynchronous replication allows such pairs. `what` is printed with the counts.
     ///
     /// # Panics
     ///

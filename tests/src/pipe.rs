@@ -1,5 +1,5 @@
-//! A proxy that injects network faults independently of the protocol. Bytes pass, are held back, or
-//! vanish.
+//! A proxy that injects network faults without knowledge of the protocol. Bytes pass, are held
+//! back, or vanish.
 //!
 //! The proxy runs on a separate thread, so that it works even while all workers of the test's
 //! runtime are blocked.
@@ -14,7 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The treatment of bytes that arrive after this mode is set.
+/// The treatment of bytes that arrive after this value is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Bytes pass.

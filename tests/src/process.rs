@@ -76,7 +76,7 @@ impl Leashed {
         });
     }
 
-    /// Lets a stopped process run again (SIGCONT).
+    /// Resumes a stopped process (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }

@@ -68,7 +68,7 @@ impl Quorum {
         nodes
     }
 
-    /// Waits until all servers are old enough, by their own uptime, to vote on a lock of `ttl`.
+    /// Waits until all servers have run for long enough to vote on a lock of `ttl`.
     ///
     /// # Panics
     ///

@@ -7,7 +7,8 @@ use std::thread::available_parallelism;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// The places that a test occupies. Dropping this value frees the places.
+/// The places that a running test occupies. A test starts only if enough places are free. Dropping
+/// this value frees the places.
 #[derive(Debug)]
 #[must_use]
 pub struct Places(usize);

@@ -19,7 +19,7 @@ use crate::wait;
 pub const MASTER: &str = "shop";
 
 /// Time limit for a change in which several processes must find each other. It is long, because a
-/// Sentinel that a busy machine delays by two seconds does nothing for thirty seconds (`TILT`).
+/// Sentinel delayed by two seconds (as on a busy machine) does nothing for thirty seconds (`TILT`).
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Silence after which a master counts as down, in milliseconds. It is so long that a delay of a

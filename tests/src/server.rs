@@ -303,9 +303,8 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not returned before. This way, no other server of the
-/// process gets the port of a stopped server. Different processes start the search at different
-/// ports.
+/// Finds a free port that this process has not used before. So no other server of this process gets
+/// the port of a stopped server. Different processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -37,8 +37,8 @@ static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 /// part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Records the part of a test. Fails if another test with the same name would share the part and
-/// its locks.
+/// Records the part of the store that a test uses. Fails if another test has the same name, because
+/// the two tests would share locks.
 fn has_its_own_part(store: &str, test: &str) {
     let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let parts = parts.get_or_insert_default();
@@ -86,7 +86,7 @@ impl Store {
         }
     }
 
-    /// A real Redis that a Sentinel names.
+    /// A real Redis, whose address comes from a Sentinel.
     ///
     /// # Panics
     ///

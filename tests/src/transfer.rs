@@ -1,5 +1,5 @@
-//! Money that moves between accounts. The sum at the end is right only if no other move changes
-//! either of the two accounts during a move.
+//! Money that moves between accounts. The sum of all accounts stays the same only if each move has
+//! both of its accounts to itself.
 //!
 //! A move reads two balances, and later writes both with one command. A killed process has
 //! therefore made its move completely or not at all.

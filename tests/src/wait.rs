@@ -103,8 +103,9 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     }
 }
 
-/// Repeats a call with a short ttl, for half a minute, until its lease lasts until its caller runs.
-/// On a busy machine, the lease may end before that, and its key may then stay locked for a moment.
+/// Repeats a call with a short ttl, for at most half a minute, until its body has run within the
+/// lease. On a busy machine, the lease may end before the body begins, and its key may then stay
+/// locked for a moment.
 ///
 /// # Errors
 ///

@@ -71,7 +71,7 @@ pub enum Scenario {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The pool is connected; the worker requests the lock next.
+    /// The pool is connected. The worker requests the lock next.
     Ready,
     /// The body begins.
     Enter {
@@ -164,7 +164,7 @@ impl Worker {
         &mut self.process
     }
 
-    /// Waits for the first event that `wanted` accepts. All events until then are kept.
+    /// Waits for the first event that `wanted` accepts. All events until then are kept for `seen`.
     ///
     /// # Panics
     ///

@@ -12,6 +12,8 @@ mod examples;
 mod house;
 #[path = "docs/language.rs"]
 mod language;
+#[path = "docs/packages.rs"]
+mod packages;
 #[path = "docs/promises.rs"]
 mod promises;
 #[path = "docs/rendered.rs"]
@@ -95,7 +97,7 @@ fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = text
         .lines()
         .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
-    // In a line that begins with `[text][label]: `, the text is not a label.
+    // A line that begins with `[text][label]: ` is not a definition.
     parts.filter(|(label, _)| !label.contains(']'))
 }
 
@@ -178,7 +180,8 @@ fn the_site_has_all_pages() {
     let text = read(&contents);
     let listed = links(&text).map(|link| contents.with_file_name(link).canonicalize());
     let listed: Vec<_> = listed.map(|page| page.expect("a file")).collect();
-    // The page of a package is for the registry; the site has `docs/command.md` instead.
+    // `cli/README.md` is the package's page on the registry. The site has `docs/command.md`
+    // instead.
     let package = root().join("cli/README.md").canonicalize().expect("a file");
     for page in pages() {
         let page = page.canonicalize().expect("it was found");

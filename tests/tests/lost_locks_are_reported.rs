@@ -24,7 +24,7 @@ use tracing::span::{Attributes, Id, Record};
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(20);
 
-/// Runs one test at a time, because all of them read the counters of the process.
+/// Held by each test while it runs, because all tests read the counters of the process.
 static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
     metrics::set_global_recorder(Ear).expect("the only one");
     tracing::subscriber::set_global_default(Ear).expect("the only one");

@@ -51,7 +51,7 @@ fn has_stopped(ended: &Result<(), LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// A place where pools can be installed, and a function that uses the pool installed there.
+/// One way to install a pool, and a call that uses the pool installed in this way.
 struct Place {
     install: fn(&LockPool) -> Result<(), LockError>,
     call: fn(&Runtime) -> Result<(), LockError>,

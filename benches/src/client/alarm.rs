@@ -1,8 +1,8 @@
 //! A system timer that wakes the runtime in the same way as a socket.
 //!
-//! tokio's own timer counts in whole milliseconds, which is longer than the measured times. With
-//! this timer, the arrival of a request costs the runtime the same as from the network: a return
-//! from its poll.
+//! tokio's own timer counts in whole milliseconds, which is longer than the measured times. This
+//! timer wakes the runtime like a request that arrives from the network: through the runtime's poll
+//! for I/O.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -41,7 +41,7 @@ impl Alarm {
                 it_interval: timespec(0),
                 it_value: timespec(stamp),
             };
-            // Setting the timer also clears an earlier expiry, which therefore need not be read.
+            // Setting the timer also clears an earlier expiry, so the expiry need not be read.
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             self.0.readable().await?.clear_ready();
         }

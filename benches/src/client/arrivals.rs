@@ -1,5 +1,4 @@
-//! The arrival times of independent requests. They form a Poisson process, which is the same for
-//! the same seed.
+//! The arrival times of independent requests: a Poisson process, which a seed determines.
 
 use leasehold_tests::random::Random;
 
@@ -69,8 +68,8 @@ mod tests {
     }
 
     /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process. In a Poisson
-    /// process the spread equals the mean, and two of three gaps are below it. The bounds are 5
-    /// standard errors of the estimate.
+    /// process the standard deviation of the gaps equals their mean, and two of three gaps are
+    /// shorter than the mean. The bounds are 5 standard errors of the estimate.
     #[test]
     fn arrivals_are_a_poisson_process_with_the_given_rate() {
         for seed in 1..=5 {

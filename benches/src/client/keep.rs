@@ -11,8 +11,8 @@ use crate::contestants::{Fault, Keeps, Kept};
 use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
-/// Number of ticks over which the taking of the leases is spread. A tick is about 10 ms at a ttl of
-/// 10 s.
+/// Number of steps in which the client takes its leases, over the time between two renewals. At a
+/// ttl of 10 s, a step ("tick") is about 10 ms.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
@@ -70,8 +70,8 @@ struct Watched {
     records: Vec<Record>,
     /// Leases lost before the end.
     lost: u64,
-    /// CPU time spent on reading the leases, for readings that began in the window. It does not
-    /// count as a cost of renewing.
+    /// CPU time spent on observing the leases in the measured window. It does not count as a cost
+    /// of renewing.
     looking_ns: u64,
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
     let report = runtime.block_on(work(contestant, plan))?;
     println!("{}", serde_json::to_string(&report)?);
     io::stdout().flush()?;
-    // Does not wait for waiters that remain.
+    // This does not wait for callers that still wait for a lock.
     runtime.shutdown_background();
     Ok(())
 }

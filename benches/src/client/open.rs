@@ -2,7 +2,7 @@
 //! even if the answers to earlier pairs are late.
 //!
 //! The time of a pair counts from the time at which it was due. So a late answer, or a runtime that
-//! does not start requests, makes every pair late that is due meanwhile.
+//! starts no requests for a while, makes every pair of that time late.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,8 +38,8 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // The bystander runs after the window, under the same load, because waking it is not a cost of
-    // a pair.
+    // The bystander runs after the window, under the same load. In the window, its wake-ups would
+    // count as a cost of the pairs.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(

@@ -13,8 +13,8 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// The sections of a task. They are shared, because a task that never gets the lock cannot return
-/// them. No other task locks the mutex before the end, so the task never waits for it.
+/// The sections of a task. The task shares them, because it cannot return them if it never gets the
+/// lock. No other task locks the mutex before the end, so this task never waits for the mutex.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {

@@ -8,7 +8,7 @@ use super::upsert::connect;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// Connections of a process, at most one for each task of any row.
+/// Number of connections of a process: one for each task, in the row with the most tasks.
 const CONNECTIONS: u32 = 64;
 
 /// A pool of connections.

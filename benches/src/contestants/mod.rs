@@ -37,7 +37,7 @@ pub(crate) enum Contestant {
     LeaseholdSingle,
     /// This project on one Redis, for comparison with another engine.
     LeaseholdOnRedis,
-    /// A row for each lock in PostgreSQL, taken by one statement, as in `ShedLock`.
+    /// A lock as a row of a PostgreSQL table, taken by one statement, as in `ShedLock`.
     Upsert,
     /// `pg_advisory_lock` with the crate sqlx.
     Advisory,
@@ -56,7 +56,7 @@ pub(crate) enum Contestant {
     EtcdConcurrency,
     /// Curator's lock on ZooKeeper, Java.
     Curator,
-    /// No lock: the cost of passing a turn from process to process with the crate redis.
+    /// No lock: the cost of passing the right to run from process to process with the crate redis.
     Ring,
     /// Redisson, Java.
     Redisson,
@@ -68,10 +68,10 @@ pub(crate) enum Contestant {
     RedisPy,
     /// No lock and no server: the harness's own cost in an open loop.
     Nothing,
-    /// Takes no lock at all. The checks must detect it.
+    /// Takes no lock at all. The harness must detect the overlaps.
     #[value(hide = true)]
     SeededOverlap,
-    /// Never lets one of its waiters in. The checks must detect this.
+    /// Never lets one of its waiting calls in. The harness must detect this.
     #[value(hide = true)]
     SeededLoss,
     /// Blocks the thread now and then. The pairs due meanwhile must be measured as late.
@@ -83,8 +83,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// True if the contestant takes part only if the command line names it. It may then take part
-    /// in any row.
+    /// True if the contestant takes part only if the command line names it (a control). It may then
+    /// take part in any row.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,

@@ -1,10 +1,11 @@
-//! No lock: the cost of passing a turn from process to process in a ring, with the crate redis.
+//! No lock: the cost of passing the right to run (the turn) from process to process in a ring, with
+//! the crate redis.
 //!
 //! After a bounded number of sections, a process publishes a message for the next process. One
 //! request to the server confirms the message. There is no lease, no ttl, no detection of a loss
 //! and no fence. If a process ends, there is no guarantee.
 //!
-//! This is a reference for locks that do keep those promises, but not a lower bound: a client that
+//! This is a reference for locks that give these promises, but not a lower bound: a client that
 //! reads its socket itself may need less time.
 
 use std::collections::VecDeque;
@@ -77,7 +78,7 @@ impl Ring {
     }
 }
 
-/// Takes the turn whenever another process passes it to this one.
+/// Takes the turn whenever another process passes it to this process.
 async fn listen(shared: Arc<Shared>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     while let Some(push) = pushes.recv().await {
         if push.kind == PushKind::Message && shared.confirm().await.is_ok() {
@@ -92,8 +93,8 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the ring: the other processes, and the flag. It is read after the work has begun,
-    /// when all processes have registered.
+    /// Returns the ring: the other processes, and the flag. Reads them from the server after the
+    /// work has begun, because all processes have registered by then.
     async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
         let load = async || {
             let mut connection = self.connection.clone();

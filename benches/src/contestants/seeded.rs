@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::{Fault, Locks};
 use crate::clock;
 
-/// [`SeededStall`] blocks its thread for the time `STALL`, in one of this many calls.
+/// [`SeededStall`] blocks its thread for the time `STALL` in one of `STALL_EACH` calls.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, one thread cannot do
-/// this much.
+/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, that is more than
+/// one thread can do.
 const SPIN: Duration = Duration::from_millis(8);
 
 /// Takes no lock, and only runs the body.
@@ -76,7 +76,7 @@ impl Locks for SeededOverlap {
     }
 }
 
-/// Lets in one waiter at a time, but never the hundredth.
+/// Lets in one waiting call at a time, but never the hundredth.
 #[derive(Default)]
 pub(crate) struct SeededLoss {
     calls: AtomicU64,

@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use leasehold::LockInfo;
+use leasehold::{LockInfo, LockPool};
 
 use super::table::Table;
-use super::{screen, sort, text, to_json};
+use super::{screen, sort, text, to_json, with_place};
 use crate::args::Store;
 use crate::exit;
 use crate::failure::Failure;
@@ -18,8 +18,7 @@ const PAGE: usize = 1_000;
 /// sorted. As JSON, each lock is one line.
 pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
-    let mut printer = Printer::new(json);
-    let place = text::place(&pool);
+    let mut printer = Printer::new(&pool, json);
     let mut locks = pool.locks(pattern);
     while let Some(lock) = locks.next().await {
         printer.add(lock?);
@@ -28,20 +27,22 @@ pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, F
         }
     }
     printer.print();
-    printer.end(pattern, &place);
+    printer.end(pattern);
     Ok(exit::SUCCESS)
 }
 
-struct Printer {
+struct Printer<'a> {
+    pool: &'a LockPool,
     json: bool,
     page: Vec<LockInfo>,
     table: Table,
     printed: bool,
 }
 
-impl Printer {
-    fn new(json: bool) -> Self {
+impl<'a> Printer<'a> {
+    fn new(pool: &'a LockPool, json: bool) -> Self {
         Self {
+            pool,
             json,
             page: Vec::new(),
             table: Table::new(screen::width()),
@@ -62,7 +63,8 @@ impl Printer {
         sort(&mut self.page);
         let (page, now) = (std::mem::take(&mut self.page), SystemTime::now());
         let lines: Vec<String> = if self.json {
-            page.iter().map(|lock| to_json(lock).to_string()).collect()
+            let json = page.iter().map(|lock| with_place(to_json(lock), self.pool));
+            json.map(|lock| lock.to_string()).collect()
         } else if page.is_empty() {
             Vec::new()
         } else {
@@ -73,9 +75,9 @@ impl Printer {
     }
 
     /// Reports that no lock matched, unless the output is JSON.
-    fn end(&self, pattern: &str, place: &str) {
+    fn end(&self, pattern: &str) {
         if !self.printed && !self.json {
-            let pattern = text::plain(pattern);
+            let (pattern, place) = (text::plain(pattern), text::place(self.pool));
             output::note(&format_args!("no held lock matches `{pattern}` {place}"));
         }
     }

@@ -33,7 +33,8 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         return Ok(free(&pool, key, json));
     };
     if json {
-        output::line(&json!({ "key": key, "released": true, "was": to_json(&was) }));
+        let answer = json!({ "key": key, "released": true, "was": to_json(&was) });
+        output::line(&with_place(answer, &pool));
     } else {
         output::line(&format_args!("released {}", sentence(&was)));
     }

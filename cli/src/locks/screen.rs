@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use super::text;
+
 /// Rows and columns of a terminal that does not report its size.
 const SIZE: (usize, usize) = (24, 80);
 
@@ -39,7 +41,7 @@ pub(super) fn clear() -> io::Result<()> {
 /// Returns the lines that fit, each cut at the right edge. The last row stays empty.
 fn fitting(lines: &[String], rows: usize, columns: usize) -> Vec<String> {
     let rows = rows.saturating_sub(1).max(1);
-    let cut = |line: &String| line.chars().take(columns).collect::<String>();
+    let cut = |line: &String| text::cut(line, columns).to_owned();
     if lines.len() <= rows {
         return lines.iter().map(cut).collect();
     }
@@ -49,14 +51,14 @@ fn fitting(lines: &[String], rows: usize, columns: usize) -> Vec<String> {
     fitting
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     let known = size.ok().filter(|size| 0 < size.ws_row && 0 < size.ws_col);
     known.map_or(SIZE, |size| (size.ws_row.into(), size.ws_col.into()))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(unix))]
 fn size() -> (usize, usize) {
     SIZE
 }
@@ -95,5 +97,6 @@ mod tests {
         assert_eq!(fitting(&lines, 5, 80), lines);
         assert_eq!(fitting(&lines, 4, 80), ["one", "two", "… and 2 more lines"]);
         assert_eq!(fitting(&lines, 5, 2), ["on", "tw", "th", "fo"]);
+        assert_eq!(fitting(&["注文:7".to_owned()], 5, 3), ["注"]);
     }
 }

@@ -28,16 +28,17 @@ pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<u8, Fai
     Ok(exit::SUCCESS)
 }
 
-/// Returns the lines for each known property. A value has at most `room` characters in a line.
+/// Returns the lines for each known property. A value has at most `room` columns in a line.
 fn describe(lock: &LockInfo, place: &str, room: usize, now: SystemTime) -> Vec<String> {
     let state = match text::kind(lock) {
         kind if lock.is_taken() => kind,
         free => format!("{free} {place}"),
     };
-    let mut properties = vec![
-        ("key", text::shortened(&text::plain(&lock.key), room)),
-        ("state", state),
-    ];
+    let mut key = text::plain(&lock.key);
+    if text::SHORTEST_KEY <= room {
+        key = text::shortened(&key, room);
+    }
+    let mut properties = vec![("key", key), ("state", state)];
     for holder in &lock.holders {
         properties.extend(of_holder(holder, now));
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 pub(super) use leasehold::__private::plain;
 use leasehold::{Holder, LockInfo, LockPool, LockState, Owner};
+use unicode_width::UnicodeWidthChar as _;
 
 const SECOND: f64 = 1.0;
 const MINUTE: f64 = 60.0;
@@ -85,37 +86,83 @@ pub(super) fn place(pool: &LockPool) -> String {
     }
 }
 
-/// Shortens a text in the middle to this many characters.
+/// The width to which keys are shortened at most. Narrower terminals show the whole key in several
+/// lines.
+pub(super) const SHORTEST_KEY: usize = 20;
+
+/// Returns the number of terminal columns of a text. A Chinese character has two, and a combining
+/// mark none.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+fn columns(character: char) -> usize {
+    character.width().unwrap_or_default()
+}
+
+/// Returns the longest start of a text with at most this many columns. The marks of its last
+/// character are included.
+pub(super) fn cut(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    let beyond = text.char_indices().find(|(_, character)| {
+        used += columns(*character);
+        room < used
+    });
+    beyond.map_or(text, |(at, _)| &text[..at])
+}
+
+/// Appends blanks to a text, up to this many columns.
+pub(super) fn padded(text: &str, room: usize) -> String {
+    let missing = room.saturating_sub(width(text));
+    [text, &" ".repeat(missing)].concat()
+}
+
+/// Shortens a text in the middle to this many columns.
 pub(super) fn shortened(text: &str, room: usize) -> String {
-    let length = text.chars().count();
+    let length = width(text);
     if length <= room {
         return text.to_owned();
     }
-    let (start, end) = (room / 2, room.saturating_sub(room / 2 + 1));
-    let parts = text.chars().take(start).chain(['…']);
-    parts.chain(text.chars().skip(length - end)).collect()
+    let start = cut(text, room / 2);
+    // Begins with a character, not with the marks of a removed one.
+    let (mut left, most) = (length, room.saturating_sub(room / 2 + 1));
+    let end = text.char_indices().find(|(_, character)| {
+        let begins = left <= most && 0 < columns(*character);
+        left -= columns(*character);
+        begins
+    });
+    let end = end.map_or("", |(at, _)| &text[at..]);
+    format!("{start}…{end}")
 }
 
-/// Breaks a text into lines of at most this many characters, between words if possible.
+/// Breaks a text into lines of at most this many columns, between words if possible. A character
+/// that is wider than a line has its own line.
 pub(super) fn wrapped(text: &str, room: usize) -> Vec<String> {
-    let (mut lines, mut line) = (Vec::new(), String::new());
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for word in text.split_inclusive(' ') {
-        let length = |text: &str| text.trim_end().chars().count();
-        if !line.is_empty() && room < line.chars().count() + length(word) {
+        let mut rest = word.trim_end();
+        if !line.is_empty() && room < used + width(rest) {
             lines.push(std::mem::take(&mut line));
+            used = 0;
         }
-        line.push_str(word);
-        while room < length(&line) {
-            let rest = line.chars().skip(room).collect();
-            lines.push(line.chars().take(room).collect());
-            line = rest;
+        while cut(rest, room).len() < rest.len() {
+            let part = match cut(rest, room) {
+                "" => &rest[..rest.chars().next().map_or(0, char::len_utf8)],
+                part => part,
+            };
+            lines.push(part.to_owned());
+            rest = &rest[part.len()..];
         }
+        line.push_str(rest);
+        let blanks = &word[word.trim_end().len()..];
+        line.push_str(blanks);
+        used += width(rest) + blanks.len();
     }
-    lines.push(line);
-    lines
-        .iter()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    let lines = lines.iter();
+    lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -132,6 +179,29 @@ mod tests {
         let lines = wrapped("shop::create on web-1 (pid 7)", 12);
         assert_eq!(lines, ["shop::create", "on web-1", "(pid 7)"]);
         assert_eq!(wrapped("shop::create on", 5), ["shop:", ":crea", "te on"]);
+    }
+
+    /// Fails if a wide character counts as one column, or a mark is separated from its character.
+    #[test]
+    fn wide_characters_and_marks_are_measured() {
+        assert_eq!((width("注文:7"), width("e\u{301}")), (6, 1));
+        assert_eq!(shortened("注文:1234567", 12), "注文:1234567");
+        assert_eq!(shortened("注文注文:1234567", 11), "注文…34567");
+        assert_eq!(shortened("注文注文注文", 6), "注…文");
+        assert_eq!(shortened("abcde\u{301}", 4), "ab…e\u{301}");
+        assert_eq!(shortened("e\u{301}bcd", 3), "e\u{301}…d");
+        assert_eq!(cut("e\u{301}注b", 2), "e\u{301}");
+        assert_eq!(padded("注", 4), "注  ");
+        assert_eq!(wrapped("注文 注文注", 4), ["注文", "注文", "注"]);
+        assert_eq!(wrapped("注文", 1), ["注", "文"]);
+    }
+
+    /// Fails if a long word takes a time that grows with the square of its length, or panics.
+    #[test]
+    fn very_long_words_are_wrapped() {
+        let lines = wrapped(&"x".repeat(2_000_000), 20);
+        assert_eq!((lines.len(), lines[99_999].len()), (100_000, 20));
+        assert_eq!(padded("x", 100_000).len(), 100_000);
     }
 
     #[test]

@@ -107,7 +107,8 @@ impl Watcher<'_> {
         }
         for lock in changed {
             lines.push(if self.json {
-                json!({ "time": time, "key": lock.key, "lock": to_json(lock) }).to_string()
+                let change = json!({ "time": time, "key": lock.key, "lock": to_json(lock) });
+                with_place(change, &self.pool).to_string()
             } else {
                 format!("{time}  {}", show::in_one_line(lock))
             });

@@ -7,26 +7,24 @@ use leasehold::__private::Site;
 
 use crate::args::Run;
 
-/// Maximum number of characters of a name, so that a store keeps it beside the name of the machine.
+/// Maximum number of characters of a name.
 const LONGEST: usize = 60;
 
 /// Returns the place that names this holder.
 pub(super) fn site(options: &Run) -> &'static Site {
-    let name = options.name.clone();
-    let name = name.unwrap_or_else(|| of_command(&options.command));
+    let name = options.name.clone().filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| of_program(&options.command));
     // One for each process.
     let site = Site::new(short(&name).leak(), file!(), line!(), "other", &|| ());
     Box::leak(Box::new(site))
 }
 
-/// Returns the command line in one line, with the program's name without its folder.
-fn of_command(command: &[OsString]) -> String {
-    let (program, arguments) = command.split_first().unzip();
+/// Returns the name of the program's file. Everyone who can read the store sees the name, so it
+/// must not contain an argument, which may be a password.
+fn of_program(command: &[OsString]) -> String {
+    let program = command.first();
     let program = program.and_then(|program| Path::new(program).file_name());
-    let all = program.into_iter();
-    let all = all.chain(arguments.into_iter().flatten().map(OsString::as_os_str));
-    let all: Vec<_> = all.map(|one| one.to_string_lossy()).collect();
-    all.join(" ")
+    program.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the start of a text, with one blank between two words.
@@ -42,20 +40,17 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Fails if a name has several lines, or may push the name of the machine out of the store.
+    /// Fails if a name contains an argument, has several lines, or is too long.
     #[test]
-    fn command_lines_are_shortened() {
+    fn programs_are_named_without_their_arguments() {
         let name = |command: &[&str]| {
             let command: Vec<_> = command.iter().map(OsString::from).collect();
-            short(&of_command(&command))
+            short(&of_program(&command))
         };
-        assert_eq!(
-            name(&["/usr/bin/send-invoices", "--all"]),
-            "send-invoices --all"
-        );
-        assert_eq!(name(&["sh", "-c", "a |\n  b"]), "sh -c a | b");
+        assert_eq!(name(&["/usr/bin/mysqldump", "-phunter2"]), "mysqldump");
+        assert_eq!(name(&["./a\n b"]), "a b");
         assert_eq!(name(&["/"]), "");
-        let long = name(&["echo", &"é".repeat(100)]);
-        assert_eq!(long, format!("echo {}…", "é".repeat(54)));
+        let long = name(&["é".repeat(100).as_str(), "all"]);
+        assert_eq!(long, format!("{}…", "é".repeat(59)));
     }
 }

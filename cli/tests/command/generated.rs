@@ -1,11 +1,10 @@
 //! Shell completions and the manual page.
 
-use std::io::{ErrorKind, Write as _};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::harness::{bare, ended};
 
-/// Returns the words with which bash completes the last one of these.
+/// Returns bash's completions of the last of these words.
 fn completed(words: &[&str]) -> Vec<String> {
     // Calls the function that bash has registered for the command, as it does at the tab key.
     let script = "\
@@ -68,8 +67,7 @@ fn other_shells_get_a_script() {
     assert!(unknown.err.contains("bash, zsh, fish"), "{unknown:?}");
 }
 
-/// Fails if the manual page misses a subcommand, an option or the exit codes. Where groff is
-/// installed, it also fails if groff warns about the page.
+/// Fails if the manual page misses a subcommand, an option or the exit codes.
 #[test]
 fn the_manual_page_is_complete() {
     let page = ended(bare().arg("man"));
@@ -95,28 +93,5 @@ fn the_manual_page_is_complete() {
         "71   the system refuses",
     ] {
         assert!(page.contains(text), "{text}: {page}");
-    }
-    let mut groff = Command::new("groff");
-    groff.args(["-man", "-ww", "-Tascii", "-P-cbou"]);
-    groff
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut groff = match groff.spawn() {
-        Ok(groff) => groff,
-        Err(error) => return assert_eq!(error.kind(), ErrorKind::NotFound),
-    };
-    let mut input = groff.stdin.take().expect("it is piped");
-    input.write_all(page.as_bytes()).expect("it is read");
-    drop(input);
-    let rendered = groff.wait_with_output().expect("it ends");
-    assert_eq!(String::from_utf8_lossy(&rendered.stderr), "");
-    let text = String::from_utf8_lossy(&rendered.stdout);
-    for part in [
-        "LEASEHOLD RUN",
-        "--max-hold",
-        "75   the lock is held elsewhere",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
     }
 }

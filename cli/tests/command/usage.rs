@@ -111,3 +111,23 @@ fn errors_are_printed_as_json() {
             .is_some_and(|text| text.contains("LEASEHOLD_URL"))
     );
 }
+
+/// Fails if the tip about a missing `--` appears for another mistake, or depends on the order of
+/// the options.
+#[test]
+fn the_tip_about_missing_dashes_is_only_for_run() {
+    let server = Server::start();
+    for (arguments, is_tip) in [
+        (&["run", "job", "true"][..], true),
+        (&["--namespace", "show", "run", "job", "true"], true),
+        (&["run", "--ttl", "5s", "job", "true"], true),
+        (&["show", "run", "x"], false),
+        (&["ls", "--namespace", "run", "x", "y"], false),
+        (&["run", "job", "x", "--", "true"], false),
+        (&["run", "job", "--tll", "5s", "--", "true"], false),
+    ] {
+        let ended = refused(&server.url(), arguments);
+        let found = ended.err.contains("write `--` before the command");
+        assert_eq!(found, is_tip, "{arguments:?}: {ended:?}");
+    }
+}

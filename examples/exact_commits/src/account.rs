@@ -31,8 +31,8 @@ pub(crate) enum AddError {
 }
 
 impl From<Error> for AddError {
-    /// Recognizes an error of `verify` by the constraint that the error names, because Diesel does
-    /// not expose the SQLSTATE.
+    /// Recognizes an error of `verify` by the name of a constraint in the error, because Diesel
+    /// does not expose the SQLSTATE.
     fn from(error: Error) -> Self {
         match &error {
             Error::DatabaseError(_, violation)

@@ -5,9 +5,9 @@
 //! cargo run -p leasehold-exact-commits -- --store postgres://user:password@127.0.0.1/database
 //! ```
 //!
-//! It drops the table `leasehold_example_accounts` and creates it again. It also creates the tables
-//! of the locks if they are missing. Exit code 1 means that an addition was lost, as with
-//! `--without-verify`.
+//! The program drops the table `leasehold_example_accounts` and creates it again. It also creates
+//! the tables of the locks if they are missing. Exit code 1 means that an addition was lost, as
+//! with `--without-verify`.
 
 mod account;
 

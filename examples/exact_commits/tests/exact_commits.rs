@@ -33,7 +33,8 @@ fn no_addition_is_lost() {
     assert!(0 < count(&printed, " refused"));
 }
 
-/// Runs without `verify`. Fails if the test above would pass even without it.
+/// Runs without `verify`. Fails if no addition is lost, because the test above would then prove
+/// nothing.
 #[test]
 fn additions_are_lost_without_verify() {
     let (output, printed) = run(&["--without-verify"]);

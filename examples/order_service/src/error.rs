@@ -12,8 +12,8 @@ use serde_json::json;
 /// All errors that a handler can return.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// 409 with `Retry-After` while another call holds the lock, 503 while the lock store cannot
-    /// serve.
+    /// Status 409 with `Retry-After` while another call holds the lock, status 503 while the lock
+    /// store is unavailable.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("the item is in great demand; try again in a second")]
@@ -54,8 +54,8 @@ impl IntoResponse for ApiError {
             }
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            // The status of a lost lease. 503 would be wrong, because proxies repeat such a request
-            // automatically.
+            // The same status as for a lost lease. 503 would be wrong, because proxies
+            // automatically repeat a request that gets 503.
             Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RoundIsRunning => StatusCode::TOO_MANY_REQUESTS,
             Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,

@@ -39,8 +39,7 @@ struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
     order: Order,
-    /// True if the order was found in the table of orders, and not among the results that leasehold
-    /// keeps.
+    /// True if this call's body found the order in the table of orders, so that it made no order.
     before: bool,
 }
 
@@ -91,7 +90,7 @@ async fn post_order(
 /// - The result that `replay` keeps beside the lock then answers it, and every click within a day.
 ///   Another item under the same id is answered with 422.
 /// - The query of the table answers any later click.
-/// - The primary key of the table refuses a duplicate that gets past the other three.
+/// - The primary key of the table refuses a duplicate that none of the other parts has stopped.
 #[distributed_lock(
     key = "order:<request.id>", ttl = "10s", watchdog, wait = "2s",
     replay = "24h", fingerprint = request

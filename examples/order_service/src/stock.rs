@@ -9,10 +9,10 @@ use crate::error::ApiError;
 
 /// Sells one item: reads the stock, and records the sale together with the new stock.
 ///
-/// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still
-/// end while this process is paused, for example on a suspended machine. Then another buyer may
-/// have bought meanwhile, and the database refuses the late write. SQLite detects it by the fence
-/// in the row, PostgreSQL by `leasehold.verify` in the transaction. See `db/sqlite.rs` and
+/// Buyers of one item, in all processes, queue here for up to five seconds. The lease could still
+/// end while this process is paused, for example on a suspended machine. If another buyer has
+/// bought meanwhile, the database refuses the late write. SQLite detects the late write by the
+/// fence in the row, PostgreSQL by `leasehold.verify` in the transaction. See `db/sqlite.rs` and
 /// `db/postgres.rs`.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
@@ -29,8 +29,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     }
 }
 
-/// Converts the error of a buyer. In the queue, "another call has the lock" means "try again", not
-/// "you have done this already".
+/// Converts the error of a buyer. For a buyer in the queue, a held lock means "try again", not "you
+/// have already done this".
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)

@@ -17,7 +17,8 @@ use leasehold_tests::wait;
 
 const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 
-/// The fields are dropped in this order. The services come before the parts that they use.
+/// The fields are dropped in this order, so the services end before the servers and files that they
+/// use.
 struct TwoServices {
     first: Service,
     second: Service,
@@ -72,7 +73,8 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
     assert!(output.status.success());
 }
 
-/// Shows that the check of the test above can fail, by means of two services with separate locks.
+/// Fails if the load client does not detect duplicate orders of two services with separate locks.
+/// Without this, the test above would prove nothing.
 #[test]
 fn the_load_client_detects_services_without_shared_locks() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -114,7 +116,7 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
-/// Fails if a second click waits until a slow first click has ended.
+/// Fails if a second click waits for longer than its `wait` behind a slow first click.
 #[test]
 fn a_second_click_is_refused_if_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 /// Charges for an order. The provider identifies orders by their id, and charges for each only
 /// once.
 ///
-/// The request is a line over TCP to the address in the variable `PAYMENT_PROVIDER`, and so is the
-/// answer. Without the variable, the call takes a second and always succeeds.
+/// The request is a line over TCP to the address in the variable `PAYMENT_PROVIDER`, and the answer
+/// is also a line. Without the variable, the call takes a second and always succeeds.
 ///
 /// # Errors
 ///

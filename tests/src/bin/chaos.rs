@@ -1,4 +1,4 @@
-//! The full run of the fault harness, for people: `scripts/chaos --help`.
+//! The command of the fault harness. `scripts/chaos` builds and starts it.
 
 use std::alloc::System;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +16,7 @@ use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{ONLY_BY_NAME, REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
 
-/// Counts the allocated bytes, for the soak.
+/// Counts the allocated bytes, so that the soak (requirement 25) can detect growing memory.
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -39,7 +39,7 @@ enum Other {
         /// The path of a `history.jsonl`.
         file: PathBuf,
     },
-    /// Plays the scenario of each seeded bug, with the bug and without.
+    /// Runs the scenario of each seeded bug (a bug that tests switch on), with the bug and without.
     Bugs,
     /// Runs the job of one worker process; only the harness itself uses this command.
     #[command(hide = true)]
@@ -51,17 +51,18 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// Approximate time for the whole run. The exclusion run gets the remaining time, and continues
-    /// for up to twenty minutes until it has reached its numbers.
+    /// Approximate time for the whole run. The exclusion run (requirement 1) gets the time that the
+    /// others leave. It continues for up to twenty minutes until it has reached its required
+    /// sections.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
-    /// Number of sections for the exclusion run.
+    /// Number of locked bodies ("sections") that the exclusion run must reach.
     #[arg(long, default_value_t = 1_000_000)]
     sections: u64,
     /// Repeats the schedule of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs only these requirements, such as `1,5,6`; 28 runs only if it is named here.
+    /// Runs only these requirements, such as `1,5,6`. Requirement 28 runs only if it is named here.
     #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
     /// Runs only on this store. For other deployments, see `--deployment`.
@@ -71,10 +72,10 @@ struct Full {
     /// (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
-    /// Number of requirements that run at a time; most of them wait most of the time.
+    /// Number of requirements that run at the same time. Most of them only wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
-    /// Uses the small numbers of the test suite.
+    /// Runs at the small size of the test suite.
     #[arg(long)]
     small: bool,
     /// Folder for histories.
@@ -186,8 +187,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run. The soak runs beside everything else. Most requirements run a few at a
-/// time, and the exclusion run comes last.
+/// The groups of a run. The soak (requirement 25) runs in parallel with all others. Most
+/// requirements run a few at a time, and the exclusion run (requirement 1) comes last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -233,7 +234,7 @@ impl Plan {
         plan
     }
 
-    /// Returns a requested requirement that this plan does not contain.
+    /// Returns the first requested requirement that this plan does not contain, if any.
     fn unplanned<'a>(&self, asked: &'a [u8]) -> Option<&'a u8> {
         let first = self.first.lock().expect("no panic in a thread");
         let mut planned = self.beside.iter().chain(first.iter()).chain(&self.last);
@@ -248,8 +249,8 @@ impl Plan {
             .pop_front()
     }
 
-    /// Runs all groups. `time` is the length of the whole run, and `rest` returns the remaining
-    /// time.
+    /// Runs all groups, with `lanes` requirements at a time. `time` is the length of the whole run,
+    /// and `rest` returns the remaining time.
     fn play(
         &self,
         lanes: u32,

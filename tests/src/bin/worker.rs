@@ -23,7 +23,7 @@ static JOB: OnceLock<Job> = OnceLock::new();
 /// Start of the current poll of the task that holds the lock.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
-/// Interval at which a holding body wakes up.
+/// Interval at which a body that holds its lock wakes up.
 const TICK: Duration = Duration::from_millis(2);
 
 fn job() -> &'static Job {

@@ -11,7 +11,7 @@ use super::errand::Errand;
 use super::job::Work;
 use crate::oracle::Note;
 
-/// The result of a body. Later calls get the same result.
+/// The result of a body. The store keeps it, and later calls get it without running a body.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Answer {
     /// Number of the body that returned this answer.
@@ -19,7 +19,7 @@ struct Answer {
     /// Number of the body that made the order. Equals `ran`, unless a unique key kept the order of
     /// an earlier body.
     from: u64,
-    /// Fingerprint of the request.
+    /// Number that identifies the request. Different requests have different numbers.
     print: u64,
 }
 
@@ -58,9 +58,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Makes calls without a watchdog. A kept result belongs to the path of a function. Without the
-/// type, the path of this function equals the path of [`Renewed`]'s function, so both share their
-/// results.
+/// Makes calls without a watchdog. A kept result belongs to the path of a function. The path does
+/// not contain the type, so this function and [`Renewed`]'s function share their results.
 struct Plain;
 
 impl Plain {

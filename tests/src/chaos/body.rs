@@ -23,7 +23,7 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// The call that a body of the form `Nesting` makes.
+/// The nested call that a body of the form `Nesting` makes.
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
@@ -34,7 +34,7 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     ran(errand, lock).await.map(drop)
 }
 
-/// Like `inside`, but returns the number of this body and of the body that made the order.
+/// Like `inside`, but returns two numbers: of this body, and of the body that made the order.
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
@@ -110,7 +110,8 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // The leases are read before the clock, so that no deadline is from a renewal after `at`.
+        // The leases are read before the clock. Otherwise a renewal after `at` could already be in
+        // a deadline.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();

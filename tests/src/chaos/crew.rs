@@ -1,4 +1,5 @@
-//! The parent's side: a folder with one history, and the worker processes that write to it.
+//! The side of the harness's own process: a folder with one history, and the worker processes that
+//! write notes to this history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,12 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// Time limit for a worker to end after the request to end, even during network faults.
+/// Time within which a worker must end after the request to end, even during network faults.
 const END: Duration = Duration::from_secs(25);
 
 /// Settings of glibc's allocator for a process whose resident memory is measured. Freed memory
 /// returns to the system at once, and all threads share one heap. Without these settings, each
-/// thread would keep the pages of its peak, in steps of 132 KiB.
+/// thread would keep the memory of its highest use, in steps of 132 KiB.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),
@@ -36,7 +37,8 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts a history in `folder`, which is created or emptied.
+    /// Starts a history in `folder`. Creates the folder, or empties an existing one. `what` names
+    /// the run.
     ///
     /// # Panics
     ///

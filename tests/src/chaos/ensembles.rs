@@ -14,8 +14,8 @@ use crate::zookeeper::{Network, Settings, Zookeeper};
 /// Prefix of all locks.
 const PREFIX: &str = "chaos";
 
-/// The longest session that ZooKeeper allows. It is enough for the longest ttls of the
-/// requirements.
+/// The longest session that the servers of ZooKeeper are configured to allow. It is enough for the
+/// longest ttls of the requirements.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A cluster whose members can be made to fail.
@@ -144,7 +144,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts killed members again.
+    /// Starts these killed members again.
     pub(super) fn restart(&mut self, members: &[usize]) {
         for member in members {
             match self {

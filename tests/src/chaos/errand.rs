@@ -27,7 +27,7 @@ pub(super) struct Desk {
 pub(super) struct Errand {
     pub(super) desk: Arc<Desk>,
     pub(super) pool: LockPool,
-    /// One key, or two for a call of two keys.
+    /// One key, or two if the call locks two keys at once.
     pub(super) keys: Vec<String>,
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
@@ -36,11 +36,12 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// Start of the current poll of the whole call, read before the gate checks the deadline.
+    /// Start of the current poll of the whole call. The time is read before the gate, which polls
+    /// the body, checks the deadline.
     pub(super) began: Arc<AtomicU64>,
     /// Number of the body whose lock this nested call enters.
     pub(super) within: Option<u64>,
-    /// Fingerprint of the request, for a call with `replay`.
+    /// Number that identifies the request, for a call with `replay`.
     pub(super) print: u64,
 }
 
@@ -49,7 +50,7 @@ impl Errand {
         &self.keys[0]
     }
 
-    /// Returns the second key of a call of two keys.
+    /// Returns the second key of a call that locks two keys.
     pub(super) fn second(&self) -> &str {
         &self.keys[1]
     }

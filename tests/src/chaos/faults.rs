@@ -30,7 +30,7 @@ pub(super) struct Lane<'a> {
 /// Durations of faults.
 pub(super) struct Spans {
     pub(super) random: Random,
-    /// True if every fault must have its longest duration.
+    /// True if every fault lasts for its longest duration instead of a random one.
     pub(super) longest: bool,
 }
 

@@ -23,7 +23,7 @@ use crate::wait;
 /// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// The numbers that the requirements name.
+    /// The numbers in docs/reliability/results.md.
     Full,
     /// Smaller numbers, for the test suite.
     Small,
@@ -174,8 +174,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Runs `lane` on several threads, which take numbers below `total` until no number is left. Passes
-/// on the panic of a thread.
+/// Runs `lane` on several threads, which share the numbers below `total`: each number goes to one
+/// thread. Passes on the panic of a thread.
 pub(super) fn on_threads(
     threads: u64,
     total: u64,

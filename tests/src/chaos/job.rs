@@ -23,21 +23,21 @@ pub struct Job {
     /// clients can take the key. `None` for the default.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
-    /// Base path of two files. After connecting, the process creates the file with the ending
-    /// `ready`, and waits for the file with the ending `go`.
+    /// Base path of two files. After connecting, the process creates the file with the extension
+    /// `ready`, and waits for the file with the extension `go`.
     pub gate: Option<PathBuf>,
     /// The file to which the process writes the size of its heap.
     pub gauge: Option<PathBuf>,
     /// Number of worker threads of the process's runtime.
     pub threads: usize,
-    /// True if the process's threads have the greatest nice value.
+    /// True if the threads of the process's runtime have the greatest nice value.
     pub idle: bool,
     /// True if all lanes share the pool of the first lane.
     #[serde(default)]
     pub one_pool: bool,
     /// A fault of the process's log or of its metrics, if any.
     pub telemetry: Option<Telemetry>,
-    /// The lanes, which run concurrently.
+    /// The groups of calls, which run concurrently.
     pub lanes: Vec<Lane>,
 }
 
@@ -87,12 +87,12 @@ impl Telemetry {
     }
 }
 
-/// Calls of an annotated function by one or more tasks, over the lane's pool.
+/// A group of calls of one annotated function: one or more tasks make them, over one pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
     /// The keys. Each call takes a random key, unless `in_turn` is set.
     pub keys: Vec<String>,
-    /// True if each copy has a fixed key: the first copy has the first key, and so on.
+    /// True if each copy (task) has a fixed key: the first copy has the first key, and so on.
     pub in_turn: bool,
     /// Number of tasks ("copies") that make these calls concurrently, over one pool.
     pub copies: u32,
@@ -119,7 +119,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Returns a lane with one task whose body stays inside the lock of `key`.
+    /// Returns a group of calls with one task, whose body stays inside the lock of `key` for
+    /// `stay_ms`.
     pub fn stays(key: &str, ttl_ms: u64, stay_ms: u64) -> Self {
         Self {
             keys: vec![key.to_owned()],
@@ -141,7 +142,7 @@ impl Lane {
         }
     }
 
-    /// Returns the lane with a watchdog.
+    /// Makes the calls renew their leases.
     #[must_use]
     pub fn watched(self) -> Self {
         Self {
@@ -150,19 +151,19 @@ impl Lane {
         }
     }
 
-    /// Returns the lane with another mode of its locks.
+    /// Sets the mode of the locks.
     #[must_use]
     pub fn held_as(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Returns the lane with another form of its calls.
+    /// Sets the form of the calls.
     #[must_use]
     pub fn as_form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
-    /// Returns the lane on these keys.
+    /// Replaces the keys.
     #[must_use]
     pub fn on(self, keys: &[&str]) -> Self {
         Self {
@@ -171,7 +172,7 @@ impl Lane {
         }
     }
 
-    /// Returns the lane with this longest time in the queue.
+    /// Sets the longest time that a call waits in the queue, in milliseconds.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }

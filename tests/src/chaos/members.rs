@@ -117,7 +117,7 @@ pub(super) struct Wires<'a> {
     pub(super) crew: &'a Crew,
     pub(super) pipes: &'a [Pipe],
     pub(super) random: Random,
-    /// The longest duration of a fault, and the longest pause between two.
+    /// The longest duration of a fault, and the longest pause between two faults.
     pub(super) longest: Duration,
     pub(super) pause: Duration,
     /// True once the schedule of faults must end.

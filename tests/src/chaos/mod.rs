@@ -3,17 +3,17 @@
 //! | file | noun |
 //! |---|---|
 //! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
-//! | [`crew`] | the parent's side: workers to stop and kill, one history |
+//! | [`crew`] | the worker processes of a run, which can be stopped and killed, and its history |
 //! | `ledger`, `shop`, `sale`, `orders`, `bank` | the resources that locks protect |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
 //! | [`store`], `site` | the store of the locks; the single server of a requirement |
 //! | `ending` | the checks at the end of a run |
 //! | `tally` | the progress of a run |
-//! | `neighbours` | leases beside others |
-//! | `canary` | logged and counted texts |
+//! | `neighbours` | leases in spite of other users of the server |
+//! | `canary` | collects all texts of the log and the metrics |
 //! | `visits` | bodies whose tasks outlive their calls |
 //! | `telemetry` | a log and a recorder that block or panic |
-//! | [`ground`], [`sheet`] | a requirement's surroundings and its results |
+//! | [`ground`], [`sheet`] | a requirement's environment and its results |
 //! | `r01_…` to `r38_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must find |
 //! | [`table`] | the results as a table |

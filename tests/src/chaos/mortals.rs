@@ -57,8 +57,8 @@ pub(super) fn live(
     })
 }
 
-/// Makes the oracle check that no call waits for `key` longer than `within` plus the delay of this
-/// machine.
+/// Makes the oracle check that no call waits for `key` longer than `within` plus the measured
+/// delays of this machine.
 pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Excuse) {
     crew.note(&Note::Fair {
         key: key.to_owned(),
@@ -80,8 +80,8 @@ pub(super) fn record(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Runs `round` forty times (fewer in a small run) on one server, four times concurrently. Each
-/// round has new workers. Returns the number of rounds.
+/// Runs `round` forty times (fewer in a small run) on one server, with up to four rounds at the
+/// same time. Each round has new workers. Returns the number of rounds.
 pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,

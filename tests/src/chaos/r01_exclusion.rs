@@ -24,12 +24,13 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const FAULTS: u64 = 500;
-/// Time limit for a full run to reach its numbers.
+/// Time limit for a full run to reach its required sections and faults.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
-    // Each section on PostgreSQL needs two commits, so there are fewer sections.
+    // On PostgreSQL each lock costs two commits (acquire and release), so fewer sections are
+    // required.
     let sections = match ground.store {
         Store::Postgres => ground.sections / 20,
         _ => ground.sections,
@@ -69,7 +70,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job whose calls increment counters. Some sections are short and others long, and many
+/// Returns a job whose calls increment counters. Some bodies are short and others long, and many
 /// callers share few keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {

@@ -76,7 +76,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// The numbers that a run must reach while masters fail, and the limits of its time.
+/// The progress that a run must make while masters fail, and its shortest and longest time.
 pub(super) struct Goal {
     pub(super) span: Span,
     pub(super) counted: Progress,

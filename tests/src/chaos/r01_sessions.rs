@@ -40,7 +40,8 @@ const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
 
-/// The ttls. Some faults are shorter than these ttls and their sessions, and others are longer.
+/// The ttls of the locks. Some faults are shorter than these ttls and than the sessions, and others
+/// are longer.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 
@@ -141,8 +142,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns a job for two ttls. Each ttl has a separate session. For each ttl, a key is used by
-/// exactly one lane (a group of callers).
+/// Returns a job for two ttls. Each ttl has a separate session. Only one lane (a group of callers)
+/// uses each key, so a key always has the same ttl.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {

@@ -46,7 +46,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 std::thread::sleep(TTL + random.duration(TTL));
                 hand.process().resume();
                 stops += 1;
-                // After the stop both leases have ended, so the process must take both keys again.
+                // The stop lasted longer than both leases, so the process must take both keys
+                // again.
                 inside = watch.entered(LIMIT, 2);
             }
             sheet.check(inside, || {

@@ -27,8 +27,8 @@ const TTL: Duration = Duration::from_millis(1_200);
 /// The margin from S to D: max(50 ms, ttl/20).
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
-/// The bound in the test suite, where other tests run at the same time. Even with this bound, the
-/// signal comes before the end of the lease.
+/// The bound in the test suite, where other tests run at the same time. It equals the margin, so
+/// the signal still comes before the end of the lease.
 const LATE_BESIDE_OTHERS: Duration = MARGIN;
 const WORKERS: usize = 2;
 
@@ -80,7 +80,7 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
     };
     let late = Duration::from_nanos(reported.saturating_sub(last - nanos(MARGIN)));
     // Two threads must wake up: the thread that renews, and the thread that observes the loss. Each
-    // of them may be late by this much.
+    // of them may be late by the longest measured delay.
     let busy = excuse.longest() * 2;
     sheet.signal(late);
     if blocked {

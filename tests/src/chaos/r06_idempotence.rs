@@ -17,8 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // Each lost reply costs a connection, and each connection to PostgreSQL is a process. So
-    // PostgreSQL gets fewer lost replies.
+    // After each lost reply the client connects again, and PostgreSQL starts a process for each
+    // connection. So fewer replies are lost on PostgreSQL.
     let (wanted, threads) = match ground.store {
         Store::Postgres => (2_000, 4),
         _ => (10_000, 16),

@@ -1,8 +1,9 @@
 //! Requirement 10: a table that checks fences refuses the writes of holders stopped until after the
 //! end of their leases.
 //!
-//! The processes hold all keys in turn. The holder is stopped until its leases have ended and
-//! another process has written. Then it resumes, and tasks spawned by its bodies also write.
+//! Two processes hold all keys one after the other. The holder is stopped until its leases have
+//! ended and the other process has written. After it resumes, tasks spawned by its bodies also
+//! write. With the in-process store there is only one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,7 +53,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The processes that hold all keys in turn.
+/// The processes that hold all keys one after the other.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
@@ -63,8 +64,8 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one process with the in-process store. With one
-    /// process, two calls queue for each key.
+    /// Starts two processes with one Redis, or one process with the in-process store. In one
+    /// process, two calls for each key queue instead of two processes.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server

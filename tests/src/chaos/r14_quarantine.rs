@@ -36,7 +36,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let one = runtime.block_on(connect(&url));
             let two = runtime.block_on(connect(&nodes.url()));
             // The first holder no longer reaches the third node, so its locks are only on two
-            // nodes. One of these two is restarted below.
+            // nodes. The code below restarts one of these two.
             proxies[2].set(Mode::Refuse);
             proxies[2].cut();
             while let Some(number) = next() {

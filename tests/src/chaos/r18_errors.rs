@@ -25,7 +25,8 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// The code that callers see for each answer of a server, and true if the call should be retried.
+/// For each answer of a server: the error code that callers see, and true if the call should be
+/// retried.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -169,8 +170,8 @@ impl Front {
     }
 
     /// Returns the code that callers see, and true if the call should be retried. A Cluster client
-    /// follows a redirect, here to a port without a listener. A server that reports a missing
-    /// script gets the script's source, so callers get the lock.
+    /// follows a redirect (`MOVED`, `ASK`), here to a port without a listener. If a server reports
+    /// a missing script, the client sends the script's source, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),

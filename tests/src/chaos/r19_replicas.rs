@@ -1,4 +1,4 @@
-//! Requirement 19: if too few replicas have a lock, the call always gets an error, and no key is
+//! Requirement 19: if too few replicas confirm a lock, the call always gets an error, and no key is
 //! left. The requirement also holds during a fail-over.
 
 use std::time::Duration;

@@ -63,8 +63,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("{} secrets", words.len()));
 }
 
-/// Uses one pool from its connection to its shutdown, with all kinds of faults. Collects every text
-/// that the pool shows.
+/// Uses one pool from its connection to its shutdown, with network faults, errors from the server
+/// and refused calls. Collects every text that the pool shows.
 async fn round(
     url: &str,
     proxy: &Proxy,

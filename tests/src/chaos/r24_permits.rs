@@ -23,7 +23,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const KEY: &str = "rate";
-/// The longest ttl in this requirement.
+/// The longest ttl of a holder.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 

@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const KEY: &str = "catalog";
 const DEAD: u64 = 5;
-/// The longest ttl in this requirement.
+/// The longest ttl of a reader or writer.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(30);

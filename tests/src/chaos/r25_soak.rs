@@ -30,7 +30,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const WANTED: u64 = 30;
 /// Tolerated growth of the heap, in KiB. In comparison, a leak of 16 bytes in each thousand
-/// sections is 10 KiB in 15 minutes.
+/// sections adds 10 KiB in 15 minutes.
 const HEAP_SLACK: usize = 8;
 /// Tolerated growth of the resident pages, in KiB. In four runs they grew by 148 to 388 KiB,
 /// although the heap grew by at most 2 KiB. The reason is that the allocator keeps a whole page as
@@ -39,7 +39,7 @@ const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
 /// The longest pause between two faults.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Longer than the time limit of a worker's request.
+/// Duration of a silent network. Longer than the time limit of a worker's request.
 const SILENCE: Duration = Duration::from_millis(2_500);
 /// Duration of random faults in the warm-up, before the worst faults are repeated.
 const CALM: Duration = Duration::from_secs(15);

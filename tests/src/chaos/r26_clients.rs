@@ -22,7 +22,8 @@ use crate::python;
 const START: Duration = Duration::from_secs(60);
 /// The time from the command `go` to the start of the work, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// Time limit for a client to report its sections, counted from its last wait for the lock.
+/// After its working time, a client may wait this long for its last section, and may then take this
+/// long to report its sections.
 const END: Duration = Duration::from_secs(30);
 /// Number of fields in a client's record of a section: task, asked, entered, left, released.
 const FIELDS: usize = 5;
@@ -68,7 +69,7 @@ impl Program {
         self.name
     }
 
-    /// Starts a client, which is then ready to [work](Client::work).
+    /// Starts a client, which then waits for [`work`](Client::work).
     pub(super) fn start(&self, visit: &Visit) -> Client {
         Client {
             name: self.name,
@@ -88,7 +89,7 @@ impl Client {
         self.name
     }
 
-    /// Takes the key again and again. Returns the sections.
+    /// Makes the client take the key again and again. Returns its sections.
     pub(super) fn work(self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
         match self.process {
             Some(process) => process.work(visit, sheet),
@@ -236,7 +237,7 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
 }
 
 /// Returns the difference between the history's clock and `CLOCK_MONOTONIC`, which every language
-/// can read. Uses the fastest of several readings.
+/// can read. Uses the fastest of 1,000 readings, because it is the most exact.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

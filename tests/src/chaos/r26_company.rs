@@ -1,4 +1,4 @@
-//! Leasehold's callers and other clients on one key, and the sections of each.
+//! Leasehold's callers and other clients on one key, and the sections of each client.
 
 use std::fmt::Write as _;
 use std::thread::{scope, sleep};
@@ -17,24 +17,25 @@ use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;
 
-/// The longest time that a client may have to wait for a section.
+/// The requirement fails if a client waits for a section longer than this.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// The clients to which [`BOUND`] applies.
+/// The clients whose waits may not exceed [`BOUND`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
     /// Each other client, and each call of leasehold.
     Each,
-    /// All other clients together, judged like one client, because they exclude each other for long
-    /// times.
+    /// All other clients together, as if they were one client. Between themselves they wait for a
+    /// long time even without leasehold.
     AsOne,
 }
 
-/// Clients on one key for some time.
+/// A run in which leasehold's callers (`ours`) and other clients (`programs`) use one key for
+/// `time`.
 pub(super) struct Company<'a> {
     pub(super) ours: Option<Ours>,
     pub(super) programs: &'a [Program],
-    /// The pause between two sections of another client.
+    /// The pause of each other client between two of its sections.
     pub(super) pause: Duration,
     pub(super) time: Duration,
     pub(super) judged: Judged,
@@ -169,8 +170,8 @@ impl Served {
     }
 }
 
-/// Returns the longest time in which no other client began a section, counted from their first
-/// request.
+/// Returns the longest time in which none of the other clients began a section, counted from their
+/// first request.
 fn longest_gap(served: &[Served]) -> u64 {
     let sections = served.iter().flat_map(|served| &served.sections);
     let mut entered: Vec<u64> = sections.clone().map(|of| of.entered).collect();
@@ -180,8 +181,8 @@ fn longest_gap(served: &[Served]) -> u64 {
     gaps.max().unwrap_or_default()
 }
 
-/// Adds a section of another client to the history. The section has no fence, and its lease starts
-/// no earlier than its request.
+/// Adds a section of another client to the history, without a fence. Its lease is noted to end a
+/// ttl after the start of the section.
 fn note(crew: &Crew, section: &Section, number: u64) {
     let deadline = section.entered + nanos(TTL);
     crew.note(&Note::Enter {

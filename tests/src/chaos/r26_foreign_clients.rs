@@ -3,10 +3,11 @@
 //!
 //! Such clients poll at their default intervals, so they get the key only if it is free at the
 //! moment of a poll. A client that requests the key again right after its section gets it before
-//! any other client polls. So five such clients exclude each other even without leasehold. For this
-//! reason, a client without a pause is the only other client on leasehold's key. Several clients on
-//! the key pause between two sections. All clients together without a pause are judged like one
-//! client, and are also measured without leasehold for comparison.
+//! any other client polls. So five such clients keep each other waiting for long even without
+//! leasehold. For this reason, the test first runs each such client as the only client beside
+//! leasehold. Then all clients share the key and pause between two sections. Then all clients share
+//! the key without a pause. There they are judged together, as one client, and measured without
+//! leasehold for comparison.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -30,12 +30,12 @@ const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
 const RUN: Duration = Duration::from_secs(8);
-/// Interval between two readings of the lease.
+/// Interval between two readings of the lease's remaining time.
 const LOOK: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "lease";
 const ALONE: &str = "alone";
-/// Number of void runs after which the requirement reports no result.
+/// Number of runs without a result (`Run::Void`) after which the test gives up.
 const MOST_VOID: u64 = 10;
 
 /// The result of one run.
@@ -43,8 +43,8 @@ const MOST_VOID: u64 = 10;
 enum Run {
     Kept,
     Lost,
-    /// The machine was too busy for any renewal: a lease in a process without callers was also
-    /// lost.
+    /// No result. The machine was too busy for any renewal: a lease in a process without callers
+    /// was also lost.
     Void,
 }
 
@@ -113,7 +113,8 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key may be deleted before its holder has noted the loss.
+    // The key is checked as well as the notes, because it may be deleted before its holder has
+    // noted the loss.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {
         (true, _) => Run::Kept,

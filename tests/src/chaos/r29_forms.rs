@@ -34,7 +34,8 @@ const COOLDOWN_MS: u64 = 150;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("forms");
-    // Each section on PostgreSQL needs two commits, so there are fewer sections.
+    // On PostgreSQL each lock costs two commits (acquire and release), so fewer sections are
+    // required.
     let sections = match ground.store {
         Store::Postgres => SECTIONS / 20,
         _ => SECTIONS,

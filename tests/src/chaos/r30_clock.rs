@@ -1,8 +1,8 @@
 //! Requirement 30: the server's clock is set forward or back by an hour. Fences still grow, and no
 //! call waits longer than usual.
 //!
-//! The promise of exclusion requires a clock without steps. A clock set forward ends leases on the
-//! server before their holders know it.
+//! Exclusion is not promised while the clock is set: a clock set forward ends leases on the server
+//! before their holders can notice.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
-/// A stopped process in the queue costs a claim of one second. After the claim the next process
-/// requests the lock, unless it has done so up to half a second before.
+/// A stopped process at the head of the queue costs one second, for which the key is reserved for
+/// it. Then the next process repeats its request, at the latest half a second after that.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -53,7 +53,7 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Lets two pools take one key in turn. The key is free while the clock is set.
+/// Lets two pools take one key alternately. The key is free while the clock is set.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();

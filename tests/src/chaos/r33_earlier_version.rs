@@ -25,10 +25,11 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The longest time that a call may wait.
+/// The requirement fails if a call waits for longer than this.
 const BOUND: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(2);
-/// The longest time that a call waits in the queue.
+/// Time limit of a call in the queue. It is longer than `BOUND`, so that a slow call gets its lock
+/// late instead of an error.
 const WAIT: Duration = Duration::from_secs(20);
 /// Number of processes of each version.
 const PROCESSES: usize = 2;
@@ -129,7 +130,7 @@ impl Scene {
     }
 }
 
-/// Returns the calls of one process of this version.
+/// Returns the group of calls that one process of this version makes.
 fn lane(key: &str, mode: Mode) -> Lane {
     let wait_ms = u64::try_from(WAIT.as_millis()).unwrap_or(0);
     let ttl_ms = u64::try_from(TTL.as_millis()).unwrap_or(0);

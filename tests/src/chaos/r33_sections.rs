@@ -82,7 +82,7 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// Runs the sections of one tenure: the process passes one lease from call to call.
+    /// Runs sections while the process passes one lease from call to call (a "tenure").
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
         let mut hand_overs = 0;

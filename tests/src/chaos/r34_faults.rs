@@ -20,27 +20,30 @@ use crate::server::Server;
 
 /// Time for which a result is kept. It is longer than the run.
 pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
-/// Number of sets of keys in the storm, a run with random faults. The seed of a process selects its
-/// set, so the replacement of a killed process uses other keys.
+/// Number of sets of keys in the run with random faults (the storm). The seed of a process selects
+/// its set, so the replacement of a killed process usually uses other keys.
 const SETS: u64 = 6;
 /// Number of keys of each kind in a set, in a full run and in a small run.
 const KEYS: u32 = 1_000;
 const FEW_KEYS: u32 = 20;
-/// Number of answers that the storm must reach, and of faults except those that workers cause
-/// themselves.
+/// Number of answers and number of faults that the storm must reach. Faults that workers cause
+/// themselves do not count.
 const ANSWERS: u64 = 200_000;
 const FAULTS: u64 = 300;
 /// Number of times that the server is emptied.
 const EMPTIED: u64 = 200;
 const LONG: Duration = Duration::from_secs(60);
-/// Time limit of a storm that does not reach its numbers.
+/// Time limit of the run with random faults (the storm), if it does not reach `ANSWERS` and
+/// `FAULTS` earlier.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Prefix of keys of orders. A unique key of the table ensures that each order is made once, even
-/// if the store loses a result. Their results expire soon, so that bodies run all the time.
+/// Prefix of the keys of orders. A unique key of the table ensures that each order is made once,
+/// even if the store loses a result. The kept results of orders expire soon, so that bodies run all
+/// the time.
 const ORDERS: &str = "order";
 const SOON_MS: u64 = 1_000;
-/// Prefix of keys of counters. Only the lock and the kept result prevent a second body.
+/// Prefix of the keys of counters. A counter has no unique key, so only the lock and the kept
+/// result prevent a second body.
 const COUNTERS: &str = "count";
 
 /// Returns lanes whose calls ("clicks") use `keys` orders and the same number of counters of a set.

@@ -36,14 +36,14 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Numbers that a run must reach: sections, faults, and locks that operators take away.
+/// Numbers that a full run must reach: sections, faults, and locks that operators take away.
 const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
 /// Time limit for the notification of a holder.
 const NOTICE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// Time limit for a storm (a run with random faults) to reach its numbers.
+/// Time limit for a run with random faults (a storm) to reach `SECTIONS` and `FAULTS`.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
@@ -121,7 +121,7 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body inside this lock waits longer than the time limit of a notification.
+/// True if the body inside this lock lasts longer than the time limit of a notification.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
@@ -130,7 +130,7 @@ fn is_long(take: &Take) -> bool {
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
-        // No call is dropped, because nobody notifies a dropped call.
+        // No call is dropped, because a dropped call cannot be notified.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
         // On a busy machine, shorter leases would be lost without an operator.
         lane.ttl_ms = 20_000;
@@ -146,7 +146,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
 enum Outcome {
     /// The holder's call ended with `Lost`.
     Lost,
-    /// The holder's body had ended, and its release was on the way.
+    /// The holder's body had ended, and its release had not reached the store yet.
     Done,
 }
 

@@ -29,7 +29,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 10_000;
-/// Number of tasks that use the first pool, and number that use the second pool.
+/// Number of tasks of the first pool and of the second pool.
 const TASKS: [u64; 2] = [10, 3];
 /// A ttl so short that it ends during some of the transactions.
 const SHORT: Duration = Duration::from_millis(300);
@@ -126,7 +126,8 @@ impl Caller {
         }
     }
 
-    /// True if a run at its end has made too few calls. A busy machine then gets more time.
+    /// True if the run must continue after its time, because it has made too few calls. This
+    /// happens on a busy machine.
     fn is_short(&self, until: Instant) -> bool {
         let enough = FEWEST <= self.calls.load(Ordering::Relaxed);
         !enough && Instant::now() < until + LONG

@@ -1,5 +1,5 @@
-//! Requirement 37: calls dropped at any await leave no lock behind. The tasks that their bodies
-//! have spawned detect the loss of the lock before the next body begins.
+//! Requirement 37: calls dropped at any await leave no lock behind. Their bodies have spawned
+//! tasks, and these detect the loss of the lock before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const MOST_POLLS: u64 = 1_000;
 /// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
 /// process without callers becomes free after a second.
 const BOUND: Duration = Duration::from_secs(3);
-/// Time within which each request of a dropped call arrives at the server.
+/// Time within which the last request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(30);
 /// Tolerated growth of the heap, in KiB, in a full run and in a short run. A short run is still

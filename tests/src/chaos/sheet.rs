@@ -35,7 +35,7 @@ pub struct Tally {
     pub lost_updates: u64,
     /// Locks that outlived their bound.
     pub orphans: u64,
-    /// Polls after the deadline.
+    /// Polls of a body that began after the deadline of its lease.
     pub late_polls: u64,
     /// All other broken promises.
     pub others: u64,

@@ -52,8 +52,8 @@ impl Shop {
         }
     }
 
-    /// Returns the number of sold items, or `None` for a reader with an old fence. After a
-    /// successful read, the table refuses writers with an older fence.
+    /// Returns the number of sold items. If the table compares fences, it returns `None` for a
+    /// `fence` older than the row's, and after this read it refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";
@@ -66,7 +66,7 @@ impl Shop {
         u64::try_from(row.get::<i64, _>(0)).ok()
     }
 
-    /// Writes `seen + 1` unless the fence is old.
+    /// Writes `seen + 1`. If the table compares fences, it refuses a `fence` older than the row's.
     pub(super) async fn write(&self, sku: &str, fence: i64, seen: u64) -> Written {
         let sold = i64::try_from(seen + 1).expect("a small number");
         let begun = self.table.begin_with("BEGIN IMMEDIATE").await;

@@ -11,7 +11,7 @@ pub enum Store {
     Redlock,
     /// A master, two replicas and three Sentinels.
     Sentinel,
-    /// Like `Sentinel`, but a lock counts only after replicas have it.
+    /// Like `Sentinel`, but a lock is granted only after replicas have confirmed it.
     Replicas,
     /// A cluster of three masters and three replicas.
     Cluster,

@@ -1,4 +1,4 @@
-//! Worker processes under every fault, until enough has happened.
+//! Worker processes under every fault, until they have made enough progress.
 //!
 //! On Redis each process has a separate network to a server that writes every change to disk before
 //! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the
@@ -23,7 +23,7 @@ use crate::server::ServerOptions;
 /// The ttl of all locks. Some faults are shorter than the ttl, and others are longer.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
-/// The smallest number of progress notes that any run must reach.
+/// The smallest number of notes of the kind `Storm::progress` that any run must reach.
 const LEAST: u64 = 200;
 /// A run that has not reached `LEAST` may take up to this multiple of its time limit.
 const PATIENCE: u32 = 12;
@@ -122,7 +122,8 @@ impl Storm<'_> {
         let born = AtomicU64::new(0);
         let (over, born) = (&over, &born);
         std::thread::scope(|scope| {
-            // There are two processes, so that one of them works while the other is stopped.
+            // There are two workers at a time, so that one of them works while the other is
+            // stopped.
             let lanes = (0..2).map(|_| {
                 let mut lane = FaultLane {
                     crew,
@@ -138,7 +139,8 @@ impl Storm<'_> {
                     let mut start = || {
                         let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
                         let mut job = (self.job)(crew, "memory://chaos", &prefix, seeds.next_u64());
-                        // Each lane has two pools, which stand for two processes.
+                        // Each group of calls exists twice, each with its own pool. The two pools
+                        // stand for two processes.
                         job.lanes.extend(job.lanes.clone());
                         crew.spawn(&job, None)
                     };
@@ -155,7 +157,7 @@ impl Storm<'_> {
         });
     }
 
-    /// Waits until the numbers are reached, or until the time is over.
+    /// Waits until the run has enough progress and faults, or until its time is over.
     pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut tally = Tally::of(history, self.progress, self.awaited);

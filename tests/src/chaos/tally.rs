@@ -10,10 +10,10 @@ use super::ground::{Ground, Size};
 /// Faults that workers cause themselves, by the text of their notes.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
-/// Time limit for a full run to reach its numbers.
+/// Time limit for a full run to reach its required counts.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// The duration of a run. A full run may last longer, until it has reached its numbers.
+/// The duration of a run. A full run may last longer, until it has reached its required counts.
 pub(super) struct Span {
     time: Duration,
     longest: Duration,
@@ -31,7 +31,7 @@ impl Span {
     }
 
     /// True if a run that began at `began` must continue. `enough` is true if the run has reached
-    /// its numbers.
+    /// its required counts.
     pub(super) fn goes_on(&self, began: Instant, enough: bool) -> bool {
         began.elapsed() < if enough { self.time } else { self.longest }
     }
@@ -100,14 +100,14 @@ impl Tally {
         }
     }
 
-    /// True if this progress and this many outside faults are reached, and the awaited note has
-    /// been read.
+    /// True if the history contains this much progress, this many injected faults, and the awaited
+    /// note. Faults that workers cause themselves do not count.
     pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
         progress <= self.progress && faults <= self.faults && self.awaited.is_none()
     }
 }
 
-/// True for the note of an outside fault. Faults that workers cause themselves do not count.
+/// True for the note of an injected fault. Faults that workers cause themselves are not injected.
 fn is_outside_fault(line: &[u8]) -> bool {
     let fault = b"{\"note\":\"fault\",\"kind\":\"";
     let kind = line.strip_prefix(fault);

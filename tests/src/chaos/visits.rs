@@ -76,7 +76,8 @@ impl Visits {
         violations.push(text);
     }
 
-    /// Runs the body of a call. Each task that the body spawns continues after the call.
+    /// Runs the body of a call. For each exclusive lock, the body spawns a task that continues
+    /// after the call.
     pub(super) async fn body(self: &Arc<Self>, lock: &LockHandle, spots: &[Spot]) {
         let body = 1 + self.begun.fetch_add(1, Ordering::Relaxed);
         let _inside: Vec<_> = spots.iter().map(|spot| self.enter(body, *spot)).collect();

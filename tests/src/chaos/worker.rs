@@ -23,7 +23,7 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// Time limit for the process to end after the end of its standard input, which requests its end.
+/// Time limit for the process to end after the parent has requested it by closing standard input.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -106,8 +106,8 @@ async fn run(job: Job) {
     }
 }
 
-/// Creates the `ready` file and waits for the `go` file. In this time the parent can change the
-/// network, after the process has connected and before its first call.
+/// Creates the `ready` file and waits for the `go` file. Meanwhile the parent can change the
+/// network: the process has connected, but has made no call.
 async fn wait_at(gate: &Path) {
     std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
     let go = gate.with_extension("go");

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 type Barred = BTreeSet<IpAddr>;
 
-/// A proxy in front of the port on which a node listens for the other nodes. Each of these nodes
-/// connects from a different address. Dropping the proxy closes all connections.
+/// A proxy in front of the port on which a node listens for the other nodes of its cluster. Each of
+/// the other nodes connects from a different address. Dropping the proxy closes all connections.
 #[derive(Debug)]
 pub(super) struct Bus {
     port: u16,

@@ -297,7 +297,7 @@ impl Cluster {
         self.nodes[node].runs = false;
     }
 
-    /// Starts a killed node again. It remembers its cluster, but has no locks.
+    /// Starts a killed node again. It has its cluster's configuration on disk, but no locks.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
         self.nodes[node].runs = true;

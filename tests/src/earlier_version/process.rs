@@ -12,13 +12,14 @@ use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, REN
 use super::want::Want;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which the listening thread checks whether its process was dropped.
+/// Interval at which the listening thread checks if its `EarlierProcess` was dropped.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A message on the channel of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The lock is reserved for this process, or the process should request it again.
+    /// The process should request this key again, because the key is reserved for it or may be
+    /// free.
     Turn(String),
     /// Another process waits in the queue for a key that this process holds.
     Wanted(String),
@@ -30,7 +31,7 @@ pub struct EarlierProcess {
     messages: Receiver<Message>,
     prefix: String,
     name: String,
-    /// Dropped together with the process, which makes the listening thread end.
+    /// The listening thread ends when this is dropped together with the `EarlierProcess`.
     _life: Arc<()>,
 }
 

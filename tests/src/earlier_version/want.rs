@@ -1,4 +1,4 @@
-//! The parameters of a request.
+//! A request for a lock.
 
 use std::time::Duration;
 

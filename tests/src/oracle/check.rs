@@ -18,7 +18,7 @@ pub struct Report {
     pub nested: u64,
     /// Number of locks that their holders downgraded or asked to downgrade.
     pub downgraded: u64,
-    /// Number of keys that should have stayed locked after the end of a body.
+    /// Number of keys that had to stay locked after the end of a body.
     pub kept: u64,
     /// Calls with `replay` that got an answer.
     pub answered: u64,
@@ -27,7 +27,7 @@ pub struct Report {
     /// Writes that the resource accepted.
     pub writes: u64,
     /// Number of writes refused after the end of a lease. The poll that made such a write began
-    /// before that end.
+    /// before the end of the lease.
     pub late_writes: u64,
     /// Lost leases.
     pub lost: u64,

@@ -34,7 +34,7 @@ pub enum Note {
         /// The mode, which determines the bodies that may be inside at the same time.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
-        /// Number of the holder's body, for a nested call.
+        /// For a nested call, the number of the body in which it runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
     },
@@ -121,7 +121,7 @@ pub enum Note {
         asked: u64,
         /// Time of the refusal.
         at: u64,
-        /// The longest time that the call was willing to wait.
+        /// The `wait` of the call: its time limit in the queue.
         wait: u64,
     },
     /// A call with `replay` got its answer.
@@ -135,9 +135,9 @@ pub enum Note {
         ran: Option<u64>,
         /// Number of the body that made the answer, or 0 if unknown.
         from: u64,
-        /// Fingerprint of the call's own request.
+        /// Number that identifies the call's own request.
         asked: u64,
-        /// Fingerprint of the request whose body made the answer.
+        /// Number that identifies the request whose body made the answer.
         answers: u64,
         /// True if a unique key gives all bodies the same answer.
         unique: bool,

@@ -13,7 +13,7 @@ pub(super) struct Answer {
     pub(super) ran: Option<u64>,
     /// Number of the body that made the answer, or 0 if unknown.
     pub(super) from: u64,
-    /// Fingerprint of the call's own request, and of the request whose body made the answer.
+    /// Numbers that identify the call's own request, and the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
     /// True if a unique key gives all bodies the same answer.
@@ -75,7 +75,7 @@ pub(super) fn broken(
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
         // The lease must have been requested after the answer. A lock granted before the answer may
-        // reach its body after the answer.
+        // reach its body only after the answer.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

@@ -296,7 +296,7 @@ impl KeyNotes {
         self.found
     }
 
-    /// Checks the order of fences.
+    /// Checks that fences grow in the order of the sections.
     ///
     /// Two masters may grant a lock within a few milliseconds of each other. The body with the
     /// later grant may then be the first to read the clock (`Crossed`). With one server, this never

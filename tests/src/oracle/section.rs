@@ -14,7 +14,7 @@ pub(super) struct Section {
     pub(super) at: u64,
     pub(super) left: Option<u64>,
     pub(super) deadline: u64,
-    /// Time at which the body asked for a shared lock instead of its exclusive one.
+    /// Time at which the body requested the downgrade of its exclusive lock to a shared lock.
     pub(super) shared_at: Option<u64>,
     /// Time for which the key stays locked after the end of the body.
     pub(super) keeps: Option<u64>,

@@ -13,12 +13,12 @@ pub enum Kind {
     FenceOrder,
     /// A grant had no fence, although the store promises fences.
     NoFence,
-    /// A later holder has a smaller fence, and the two leases overlap if each starts at its
-    /// request.
+    /// A later holder has a smaller fence than an earlier holder, and requested its lease before
+    /// the end of the earlier lease.
     Crossed,
     /// The resource accepted a write with an older fence than it had seen.
     StaleWrite,
-    /// A newer holder used the resource during this lease.
+    /// A write was refused during its lease, because a newer holder had used the resource.
     Overtaken,
     /// Two writes were based on the same reading.
     LostUpdate,
@@ -30,7 +30,7 @@ pub enum Kind {
     LeaseTooLong,
     /// A lease of an undisturbed key was lost.
     FalseLoss,
-    /// A call was refused although no other call requested the key.
+    /// A call was refused although no other caller uses the key.
     SelfRefusal,
     /// A call waited in the queue for longer than its time limit.
     OverBudget,
@@ -81,7 +81,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A broken promise, with its key and its numbers.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The kind of the broken promise.

@@ -76,12 +76,14 @@ impl Postgres {
         &SHARED
     }
 
-    /// The environment variable that [`inherited`](Self::inherited) reads, and its value.
+    /// The environment variable for another process that uses this server (see
+    /// [`inherited`](Self::inherited)), and its value.
     pub(crate) fn bequest(&self) -> (&'static str, String) {
         (INHERITED, format!("{} {}", self.port, self.path.display()))
     }
 
-    /// The server of the program that started this program, if there is such a server.
+    /// The server that the parent process has named in the environment variable `INHERITED`, if
+    /// any.
     fn inherited() -> Option<Self> {
         let given = std::env::var(INHERITED).ok()?;
         let (port, path) = given.split_once(' ')?;

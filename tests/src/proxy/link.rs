@@ -129,13 +129,14 @@ impl<'a> Link<'a> {
                 }
             }
         }
-        // In a silent direction, the end of the stream is also held back.
+        // If the replies must vanish, the client must not see the end of the stream either.
         if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns the delay of the next message, or `None` if the message must vanish.
+    /// Returns the delay of the next message, or `None` if the message must vanish. Waits while the
+    /// mode is `Stall`.
     async fn admit(&self, way: Direction, random: &mut Random) -> Option<Duration> {
         let mut mode = self.shared.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;

@@ -101,7 +101,7 @@ struct Shared {
     half_open: watch::Sender<u64>,
     /// Number of calls of `hang_up`, and the delay for messages that the clients had already sent.
     hang_up: watch::Sender<(u64, Duration)>,
-    /// Time of the last command, on the clock of leases.
+    /// Time of the last command, in nanoseconds of `leasehold::__test::now`.
     last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
     connections: AtomicU64,
@@ -124,8 +124,8 @@ impl Shared {
         })
     }
 
-    /// Gives one requested loss back if the reply was an error. The server has executed nothing, so
-    /// the reply passed.
+    /// Undoes the count of a lost reply. An error reply passes and does not count, because the
+    /// server has executed nothing.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;

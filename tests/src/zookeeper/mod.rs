@@ -38,8 +38,8 @@ const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// The tick (basic time unit) of a server, unless a test sets another tick.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Longest session of the shared server. It is two days, because some tests use the longest ttl, a
-/// day.
+/// The longest session of the shared server: two days, because some tests use the longest ttl,
+/// which is one day.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a connection stays open while the other member does not listen yet. A follower
-/// retries a connection that a new leader refuses. But if the connection is opened and then ends,
-/// the follower abandons this leader.
+/// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
+/// would retry a refused connection to a new leader. But the proxy has already accepted the
+/// connection, and a follower whose connection ends abandons the leader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.

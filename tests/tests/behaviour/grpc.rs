@@ -64,7 +64,7 @@ impl Service<http::Request<Body>> for Orders {
     }
 }
 
-/// Serves until the runtime ends.
+/// Starts a server, which serves until the runtime ends. Returns its address.
 async fn serve(pool: LockPool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");

@@ -183,7 +183,7 @@ async fn two_shutdowns_have_separate_time_limits() {
     }
 }
 
-/// Polls `future` once and leaves it pending.
+/// Polls `future` once. Fails unless it is still pending.
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
     poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());

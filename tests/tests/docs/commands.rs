@@ -1,5 +1,4 @@
-//! Pages and scripts contain commands with `--test`. This checks that each of them runs at least
-//! one test.
+//! Checks that each command with `--test`, in pages and scripts, runs at least one test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -68,7 +67,8 @@ fn main_of(program: &str) -> String {
         .unwrap_or_else(|| panic!("no test program `{program}`"))
 }
 
-/// True if a file in the folder of the program has this module path, and the text behind it.
+/// True if `filter` is a module path and a name, and the module's file in the program's folder
+/// contains the name.
 fn has_module(main: &str, filter: &str) -> bool {
     let (path, name) = filter.rsplit_once("::").unwrap_or((filter, ""));
     let main = root().join(main);

@@ -219,7 +219,8 @@ fn parent(path: &str) -> String {
         .map_or_else(String::new, |(parent, _)| parent.to_owned())
 }
 
-/// Returns the innermost module on the path. The remaining parts of the path are names of items.
+/// Returns the innermost module on the path. The parts of the path after the module are names of
+/// items.
 fn module_of(modules: &Modules, path: &str) -> String {
     let mut path = path.to_owned();
     while !path.is_empty() && !modules.contains_key(&path) {
@@ -243,8 +244,8 @@ fn is_inside(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner == outer || inner.starts_with(&format!("{outer}::"))
 }
 
-/// Returns the imports between the folders and files in `folder`. A folder represents all files in
-/// it.
+/// Returns the imports between the folders and files directly in `folder`. A folder represents all
+/// files in it.
 fn rooms(imports: &Imports, folder: &str) -> Imports {
     let depth = folder.split("::").filter(|part| !part.is_empty()).count();
     let room = |name: &str| {

@@ -1,8 +1,8 @@
 //! Checks that comments and pages follow the usual style of English technical texts.
 //!
-//! A few habits make sentences hard to understand at once. A single occurrence is not a mistake, so
-//! the checks only limit the frequency of each habit. tokio, redis-rs and axum stay below a third
-//! of most limits.
+//! Some habits of writing make sentences hard to understand at once. A single occurrence is not a
+//! mistake, so the checks only limit the frequency of each habit. The comments of tokio, redis-rs
+//! and axum stay below a third of most limits.
 
 use std::fmt;
 

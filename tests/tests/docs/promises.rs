@@ -1,5 +1,5 @@
-//! Checks that each promise has tests or a reason on each store, and that
-//! `docs/reliability/promises.md` shows them as a matrix.
+//! Checks that each promise has tests on each store, or a reason for a missing promise. Also checks
+//! that `docs/reliability/promises.md` shows the promises as a matrix.
 //!
 //! The part between the markers of that page is generated from `tests/promises.txt`. After a change
 //! there, run `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
@@ -179,7 +179,8 @@ fn the_page_shows_the_matrix() {
     );
 }
 
-/// Fails if the page loses a dash or its reason, or shows the names of tests.
+/// Fails if the page does not show a missing promise as a dash with its reason, or shows the names
+/// of tests.
 #[test]
 fn a_dash_has_a_reason() {
     let matrix = Matrix::parse(
@@ -198,7 +199,7 @@ fn a_dash_has_a_reason() {
     assert_eq!(matrix.page(), page);
 }
 
-/// The programs that a cell may name, each with the names of its tests.
+/// The test programs that a cell may name, each with the names of its tests.
 static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     let programs = [
         ("behaviour", "tests/tests/behaviour/main.rs"),

@@ -1,17 +1,17 @@
 //! Checks the links of the README and of the pages of `docs/` in rustdoc.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// Ends of pictures' alternative texts. Each of them refers to the place of the same information in
-/// words or figures.
-const PICTURES: [&str; 3] = [
-    "![The same figures as a plot",
-    "; the table says the same",
-    "The holders change",
-];
+/// The rendered pictures. `PICTURES=overwrite cargo test -p leasehold-tests --test docs rendered`
+/// updates this file.
+const PICTURES: &str = "runtime/src/guide/pictures.md";
 
 /// A page shown in rustdoc, and its address there.
 struct Rendered {
@@ -56,15 +56,8 @@ fn canonical(path: &Path) -> PathBuf {
 fn rendered_pages_link_by_definitions() {
     for Rendered { page, .. } in rendered() {
         let text = prose(&read(&page));
-        let mut relative = inline_links(&text).filter(|link| {
-            let leads = link.starts_with('#') || link.contains("://");
-            // A link to a picture may be relative, because rustdoc shows the alternative text of
-            // the picture instead.
-            let is_picture = PICTURES
-                .iter()
-                .any(|end| text.contains(&format!("{end}]({link})")));
-            !leads && !is_picture
-        });
+        let mut relative =
+            inline_links(&text).filter(|link| !link.starts_with('#') && !link.contains("://"));
         assert_eq!(
             relative.next(),
             None,
@@ -86,6 +79,9 @@ fn rustdoc_has_the_same_link_targets_as_the_pages() {
         for (label, link) in definitions(&text).filter(|(_, link)| !link.contains("://")) {
             let (file, name) = link.split_once('#').unwrap_or((link, ""));
             let target = canonical(&page.with_file_name(file));
+            if media_type(&target).is_some() {
+                continue; // see the next test
+            }
             let shown = rendered.iter().find(|shown| shown.page == target);
             let index = target.ends_with("docs/README.md");
             let expected = match (shown, name) {
@@ -105,6 +101,41 @@ fn rustdoc_has_the_same_link_targets_as_the_pages() {
         }
     }
     assert!(30 < compared, "only {compared} links were compared");
+}
+
+/// Fails if rustdoc lacks a picture of a page, or has an earlier version of it.
+#[test]
+fn rustdoc_contains_the_pictures_of_the_pages() {
+    let mut expected = BTreeSet::new();
+    for Rendered { page, .. } in rendered() {
+        let text = prose(&read(&page));
+        for (label, link) in definitions(&text).filter(|(_, link)| !link.contains("://")) {
+            let file = page.with_file_name(link);
+            if let Some(kind) = media_type(&file) {
+                let data = BASE64_STANDARD.encode(fs::read(&file).expect("a picture"));
+                expected.insert(format!("[{label}]: data:{kind};base64,{data}\n"));
+            }
+        }
+    }
+    assert!(3 <= expected.len(), "only {} pictures", expected.len());
+    let expected = String::from_iter(expected);
+    let path = root().join(PICTURES);
+    if std::env::var("PICTURES").is_ok_and(|value| value == "overwrite") {
+        fs::write(&path, &expected).expect("the file can be written");
+    }
+    assert!(
+        read(&path) == expected,
+        "{PICTURES} has other pictures than the pages; run `PICTURES=overwrite cargo test -p \
+         leasehold-tests --test docs rendered`"
+    );
+}
+
+fn media_type(file: &Path) -> Option<&'static str> {
+    match file.extension()?.to_str()? {
+        "png" => Some("image/png"),
+        "svg" => Some("image/svg+xml"),
+        _ => None,
+    }
 }
 
 /// Fails if a page uses a label that it does not define.
@@ -142,10 +173,12 @@ fn used(text: &str) -> Vec<String> {
 }
 
 /// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
-/// if both apply. Also fails if the published crate lacks a shown page.
+/// if both apply. Also fails if a shown page is not listed above that heading, or if the published
+/// crate lacks it.
 #[test]
 fn the_guide_contains_all_pages() {
     let (rendered, guide) = (rendered(), guide());
+    let (for_users, _) = guide.split_once("# In the repository").expect("a heading");
     let manifest = read(&root().join("runtime/Cargo.toml"));
     let excluded = manifest
         .lines()
@@ -161,7 +194,15 @@ fn the_guide_contains_all_pages() {
         if !path.starts_with("docs/") {
             continue;
         }
-        let shown = rendered.iter().any(|shown| shown.page == page);
+        let address = rendered.iter().find(|shown| shown.page == page);
+        let shown = address.is_some();
+        if let Some((_, name)) = address.and_then(|it| it.address.split_once("guide::")) {
+            let listed = for_users.contains(&format!("[`{name}`]"));
+            assert!(
+                listed,
+                "runtime/src/guide.rs: list {name} above the other pages"
+            );
+        }
         let named = guide.contains(&format!("//! | `{path}` |"));
         assert!(
             shown != named,

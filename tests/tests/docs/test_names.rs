@@ -113,7 +113,7 @@ fn made_by(called: &str, given: &Group) -> Vec<String> {
     }
 }
 
-/// Returns each name in the module of each store.
+/// Returns `store::name` for each store and each name.
 fn each(stores: &[String], names: &[String]) -> Vec<String> {
     let of = |store: &String| names.iter().map(move |name| joined(store, name)).collect();
     stores.iter().flat_map::<Vec<_>, _>(of).collect()

@@ -1,4 +1,5 @@
-//! Names in the user's code that the expansion must not refer to by mistake.
+//! Names in the user's code that equal names in the expansion. The expansion must not refer to the
+//! user's items by mistake.
 #![allow(
     dead_code,
     unused_macros,

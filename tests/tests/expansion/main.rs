@@ -23,7 +23,7 @@
     unused_qualifications,
     variant_size_differences
 )]
-// This lint demands the opposite of rustc's `unreachable_pub`.
+// x demands the opposite of rustc's lint `unreachable_pub`.
 #![allow(clippy::redundant_pub_crate)]
 // `forbidden` writes out each `return`, and forbids lints that only a nightly compiler has.
 #![allow(clippy::needless_return, unknown_lints)]
@@ -88,6 +88,7 @@ mod on_error;
 mod options;
 mod other_attributes;
 mod own_type_names;
+mod owner_names;
 mod patterns;
 mod pool_option;
 mod raw_identifiers;

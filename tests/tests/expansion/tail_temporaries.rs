@@ -43,8 +43,8 @@ async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
     Ok(*cell.borrow())
 }
 
-/// The order depends on the edition of the user's crate. The edition of the attribute's crate must
-/// not matter.
+/// Fails if the order does not follow the edition of the user's crate, but the edition of the
+/// attribute's crate.
 #[tokio::test]
 async fn temporaries_are_dropped_in_the_order_of_the_edition() {
     locked(async {

@@ -1,7 +1,7 @@
 //! Tests of the fault harness and its tools: a small run of each requirement, each seeded bug, and
 //! other servers.
 //!
-//! `scripts/chaos` runs the requirements with their full numbers.
+//! `scripts/chaos` runs the requirements at full size.
 
 mod requirements;
 mod seeded_bugs;

@@ -1,5 +1,5 @@
-//! A small run of every requirement of the fault harness. `scripts/chaos` runs the requirements
-//! with their full numbers.
+//! A small run of every requirement of the fault harness. `scripts/chaos` runs the requirements at
+//! full size.
 
 use std::path::Path;
 use std::time::Duration;
@@ -137,7 +137,7 @@ requirements! {
     neighbours_on_zookeeper: 38 Zookeeper,
 }
 
-/// Fails if the tasks of dropped calls do not detect a handle that stays valid after its call.
+/// Fails if requirement 37 does not detect a handle that stays valid after its call was dropped.
 #[test]
 fn a_handle_valid_after_its_call_is_detected() {
     fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");

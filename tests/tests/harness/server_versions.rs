@@ -104,8 +104,8 @@ macro_rules! brands {
                     super::withstands(&$brand, "--store redis --requirement 6,9,17");
                 }
 
-                /// Runs requirements on a cluster: missing replicas, and a wrong configuration,
-                /// reported at connect.
+                /// Runs requirements on a cluster: missing replicas, and a wrong configuration that
+                /// must be reported at connect.
                 #[test]
                 fn a_cluster_with_replicas() {
                     super::withstands(&$brand, "--deployment cluster --requirement 19,23");

@@ -90,7 +90,7 @@ async fn other_holders_can_share() {
     assert!(request(&kit).acquire().await.is_ok());
 }
 
-/// Fails if the number of permits is too high or too low by one.
+/// Fails if one call too many or too few gets a permit.
 #[tokio::test(start_paused = true)]
 async fn other_holders_can_have_permits() {
     let kit = Kit::new();

@@ -77,8 +77,8 @@ async fn a_busy_body_is_polled_exactly_as_often_as_set() {
     assert_eq!(count, 3);
 }
 
-/// Fails if a loss also wakes the task itself. The next body of the task would then be polled once
-/// too often.
+/// Fails if a loss wakes the task once more than necessary. The next body of the task would then be
+/// polled once too often.
 #[tokio::test(start_paused = true)]
 async fn a_loss_adds_no_poll_to_the_next_body() {
     for expected in [2, 1, 2, 3] {

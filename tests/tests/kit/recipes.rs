@@ -1,11 +1,25 @@
-//! The recipes of `docs/testing.md`. The page shows parts of this file.
+//! The recipes of `docs/testing.md`: the blocks of the page, in their order.
+
+#[tokio::test(start_paused = true)]
+async fn another_process_makes_the_order() {
+    let (kit, shop) = (Kit::new(), Shop::default());
+    let other = kit.hold("order:42").await;
+
+    let refused = kit.scope(shop.create_order(42)).await.unwrap_err();
+    assert!(refused.is_contention());
+    assert_eq!(refused.http_status(), 409);
+    assert_eq!(shop.charges(), 0, "the body did not run");
+
+    other.release().await;
+    assert!(kit.scope(shop.create_order(42)).await.is_ok());
+}
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use leasehold::testing::{Kit, Point};
-use leasehold::{LockError, LockPool, assert_held, distributed_lock};
+use leasehold::{LockError, assert_held, distributed_lock};
 use tokio::time::{Instant, sleep};
 
 const fn secs(secs: u64) -> Duration {
@@ -56,20 +70,6 @@ impl Shop {
 async fn sell(sku: &str) -> Result<String, LockError> {
     sleep(secs(1)).await;
     Ok(format!("one {sku}"))
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_process_makes_the_order() {
-    let (kit, shop) = (Kit::new(), Shop::default());
-    let other = kit.hold("order:42").await;
-
-    let refused = kit.scope(shop.create_order(42)).await.unwrap_err();
-    assert!(refused.is_contention());
-    assert_eq!(refused.http_status(), 409);
-    assert_eq!(shop.charges(), 0, "the body did not run");
-
-    other.release().await;
-    assert!(kit.scope(shop.create_order(42)).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,19 +126,6 @@ async fn nothing_is_charged_without_the_lock_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_outlives_a_short_outage() {
-    let (kit, shop) = (Kit::new(), Shop::default());
-    let outage = async {
-        sleep(secs(1)).await; // the order is being made
-        kit.store_down();
-        sleep(secs(1)).await;
-        kit.store_up();
-    };
-    let (order, ()) = tokio::join!(kit.scope(shop.create_order(42)), outage);
-    assert!(order.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_buyer_gives_up_in_time() {
     let kit = Kit::new();
     let _other = kit.hold("item:kettle").await;
@@ -146,15 +133,6 @@ async fn a_buyer_gives_up_in_time() {
     let refused = kit.scope(sell("kettle")).await.unwrap_err();
     assert!(matches!(refused, LockError::TimedOut { .. }));
     assert_eq!(begun.elapsed().as_secs(), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_buyer_waits_for_a_slow_store() {
-    let kit = Kit::with(LockPool::builder().io_timeout(secs(3)));
-    kit.delay(secs(2)); // each answer comes two seconds late
-    let begun = Instant::now();
-    assert!(kit.scope(sell("kettle")).await.is_ok());
-    assert!(begun.elapsed() >= secs(3)); // two for the lock, one for the sale
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +153,6 @@ async fn a_double_click_makes_one_order() {
     assert_eq!((history.grants(), history.refusals()), (2, 1), "{history}");
 }
 
-/// Runs in parallel with the other tests, which use the same keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spawned_task_is_in_the_scope() {
     let kit = Kit::new();
@@ -212,7 +189,7 @@ mod with_rstest {
 
 mod with_mockall {
     use async_trait::async_trait;
-    use mockall::{automock, mock};
+    use mockall::automock;
 
     use super::*;
 
@@ -232,13 +209,6 @@ mod with_mockall {
         }
     }
 
-    mock! {
-        Orders {
-            async fn create(&self, id: u64) -> Result<u64, LockError>;
-        }
-    }
-
-    /// Fails if the mock of a locked method takes a lock, or if the method itself takes none.
     #[tokio::test(start_paused = true)]
     async fn a_mock_takes_no_lock() {
         let mut refunds = MockRefunds::new();
@@ -250,24 +220,7 @@ mod with_mockall {
         assert!(kit.scope(Bank.refund(42)).await.is_err());
         other.release().await;
         assert_eq!(kit.scope(Bank.refund(42)).await, Ok(42));
-
-        let mut orders = MockOrders::new();
-        orders.expect_create().returning(|id| Ok(id + 1));
-        assert_eq!(orders.create(42).await, Ok(43));
     }
-}
-
-#[distributed_lock(key = "job:invoices", ttl = "30s", watchdog, max_hold = "1h")]
-async fn send_invoices() -> Result<(), LockError> {
-    sleep(secs(50 * 60)).await;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_of_fifty_minutes_takes_no_time() {
-    let kit = Kit::new();
-    assert!(kit.scope(send_invoices()).await.is_ok());
-    assert!(kit.history().renewals() > 250);
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,15 +229,15 @@ async fn nothing_is_recorded_outside_of_the_lock() {
     Shop::default().record(42, "order 42");
 }
 
-/// Runs in memory, or on the server in `TEST_LOCKS_URL`.
 #[tokio::test]
 async fn the_recipe_works_in_memory_and_on_a_server() -> Result<(), LockError> {
     let url = std::env::var("TEST_LOCKS_URL").unwrap_or_else(|_| "memory://".to_owned());
     let kit = Kit::on(&url).await?;
     let other = kit.hold("item:kettle");
-    let other = other.releases_after(Duration::from_millis(100)).await;
+    let _other = other.releases_after(Duration::from_millis(100)).await;
     assert!(kit.scope(sell("kettle")).await.is_ok());
-    other.release().await;
-    assert!(kit.history().is_exclusive(), "{}", kit.history());
     Ok(())
 }
+
+#[path = "more_recipes.rs"]
+mod more;

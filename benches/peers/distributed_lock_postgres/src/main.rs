@@ -55,7 +55,8 @@ impl Plan {
         };
         let millis = |given: &str| given.parse().map(Duration::from_millis);
         Ok(Self {
-            // The second URL is the one of a Redis. It is not used here.
+            // After a comma, the argument contains the URL of a Redis, which this client does not
+            // use.
             url: url.split(',').next().unwrap_or_default().to_owned(),
             work: work.clone(),
             tasks: tasks.parse()?,
@@ -126,7 +127,7 @@ async fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// Opens a connection for each task, because a lock occupies one until it is released.
+/// Opens a connection for each task, because a lock occupies its connection until its release.
 async fn connect(plan: &Plan) -> Result<PostgresLockProvider, Fault> {
     let pool = PgPoolOptions::new()
         .min_connections(plan.tasks)

@@ -1,4 +1,4 @@
-//! Finds the processes below another one, and sends signals to them.
+//! Finds the processes that another process has started, and sends signals to processes.
 
 use std::fs;
 use std::process::Command;
@@ -31,13 +31,14 @@ fn with_field(index: usize, value: i32) -> Vec<i32> {
     stats.collect()
 }
 
-/// Returns the guardian of a command and the warden, which is a child of `leasehold run`.
+/// Returns the two processes that end a command in time. The warden is a child of `leasehold run`,
+/// and the guardian is a child of the warden.
 pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
     let warden = child(of);
     (child(warden), warden)
 }
 
-/// Returns the guardian of a command.
+/// Returns the guardian: the process that ends a command before the end of its lease.
 pub(crate) fn guardian(of: i32) -> i32 {
     guardian_and_warden(of).0
 }

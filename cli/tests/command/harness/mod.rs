@@ -15,7 +15,7 @@ use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 use serde_json::Value;
 
-/// A time limit that no step reaches, even on a busy machine.
+/// Time limit for one step of a test. No step takes so long, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Returns the command with the lock store `url`. Removes the variables that the command would read
@@ -32,7 +32,7 @@ pub(crate) fn leasehold(url: &str) -> Command {
 /// Returns the command without a lock store.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    for name in ["URL", "PASSWORD_FILE", "NAMESPACE", "KEY", "FENCE"] {
+    for name in ["URL", "PASSWORD_FILE", "NAMESPACE", "KEY", "FENCE", "NAME"] {
         command.env_remove(format!("LEASEHOLD_{name}"));
     }
     command.stdin(Stdio::null());

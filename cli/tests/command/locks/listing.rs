@@ -12,7 +12,8 @@ fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Returns the place that the command must name if it finds no lock. The password is left out.
+/// Returns the namespace and server that the command must name if it finds no lock. The password is
+/// left out.
 fn place(server: &Server, namespace: &str) -> String {
     format!("in namespace `{namespace}` on redis://{}", server.address())
 }
@@ -81,6 +82,13 @@ async fn the_list_is_printed_as_json() {
         keys,
         ["catalog", "foreign", "order-42", "partner", "payment:7"]
     );
+    let store = format!("redis://{}", scene.server.address());
+    for lock in &locks {
+        assert_eq!(
+            (&lock["namespace"], &lock["store"]),
+            (&"lock".into(), &store.as_str().into())
+        );
+    }
     let order = &locks[2];
     let holder = &order["holders"][0];
     assert_eq!(holder["owner"]["function"], "leasehold_tests::holder::held");

@@ -2,6 +2,7 @@
 
 mod control_characters;
 mod listing;
+mod long_texts;
 mod releasing;
 mod scene;
 mod session_servers;

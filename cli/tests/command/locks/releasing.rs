@@ -70,6 +70,11 @@ async fn a_free_lock_is_not_reported_as_released() {
         json["was"]["holders"][0]["owner"]["pid"],
         std::process::id()
     );
+    let store = format!("redis://{}", scene.server.address());
+    assert_eq!(
+        (&json["namespace"], &json["store"]),
+        (&"lock".into(), &store.into())
+    );
     let kept = ended(leasehold(&url).args(["release", "payment:7", "-y"]));
     assert_eq!(kept.code, Some(0), "{kept:?}");
     assert!(
@@ -128,4 +133,32 @@ fn a_command_ends_before_the_next_holder_starts() {
     );
     journal.open("end");
     assert_eq!(next.wait().code, Some(0));
+}
+
+/// Fails if the event of a stopped command has the wrong reason.
+#[test]
+fn the_event_of_a_stopped_command_has_its_reason() {
+    let _room = room::enter();
+    let server = Server::start();
+    let url = server.url();
+    for reason in ["taken_away", "lost"] {
+        let journal = Journal::new();
+        let script = format!("{}; exec sleep 600", journal.note("ran"));
+        let options = ["--json", "--ttl", "10s"];
+        let holder = Running::start(&mut run(&url, "job", &options, &script));
+        journal.wait_for("ran");
+        if reason == "taken_away" {
+            let released = ended(leasehold(&url).args(["release", "job", "--yes"]));
+            assert_eq!(released.code, Some(0), "{released:?}");
+        } else {
+            let _: u32 = server.probe().run(redis::cmd("DEL").arg("lock:job"));
+        }
+        let stopped = holder.wait();
+        let stopping = stopped.event("stopping");
+        assert_eq!(
+            (&stopping["reason"], &stopping["key"]),
+            (&reason.into(), &"job".into())
+        );
+        assert_eq!(stopped.event("ended")["lost"], true, "{stopped:?}");
+    }
 }

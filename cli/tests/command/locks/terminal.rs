@@ -1,22 +1,23 @@
-//! `ls`, `show` and `watch` on a terminal of 80 columns.
+//! `ls`, `show` and `watch` on a terminal.
 
 use std::process::Command;
 
 use leasehold_tests::room;
 use leasehold_tests::server::Server;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::harness::{ended, leasehold};
 
 const COLUMNS: usize = 80;
 
-/// Prints what a command prints on a terminal of 24 rows and 80 columns. Presses ctrl-c after the
-/// first complete screen.
+/// Prints what a command prints on a terminal of 40 rows, with the number of columns in the first
+/// argument. Presses ctrl-c after the first complete screen.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
 if pid == 0:
-    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
-    os.execv(sys.argv[1], sys.argv[1:])
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, int(sys.argv[1]), 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
 seen, pressed = b'', False
 try:
     while True:
@@ -33,20 +34,23 @@ for code in (b'\\x1b[2J', b'\\x1b[H', b'\\x1b[K'): seen = seen.replace(code, b''
 sys.stdout.buffer.write(seen)
 ";
 
-/// Returns the lines that a command prints on the terminal.
-fn shown(server: &Server, arguments: &[&str]) -> Vec<String> {
+/// Returns the lines that a command prints on a terminal with this many columns. Fails if a line is
+/// longer.
+#[track_caller]
+fn shown(server: &Server, columns: usize, arguments: &[&str]) -> Vec<String> {
     let command = leasehold(&server.url());
     let mut python = Command::new("python3");
-    python.args(["-c", TERMINAL]).arg(command.get_program());
+    python.args(["-c", TERMINAL, &columns.to_string()]);
+    python.arg(command.get_program());
     python.args(command.get_args()).args(arguments);
     python.env("LEASEHOLD_URL", server.url());
     let ended = ended(&mut python);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
-    ended
-        .out
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
+    let lines = ended.out.lines().map(|line| line.trim_end().to_owned());
+    let lines: Vec<String> = lines.collect();
+    let longest = lines.iter().map(|line| line.width()).max();
+    assert!(longest <= Some(columns), "{arguments:?}: {}", ended.out);
+    lines
 }
 
 /// Lets a process with this name hold a lock.
@@ -79,10 +83,7 @@ fn long_keys_are_shortened_and_holders_are_complete() {
     ] {
         hold(&server, &key, owner);
         for arguments in [&["ls"][..], &["show", &key], &["watch"]] {
-            let lines = shown(&server, arguments);
-            let text = lines.join("\n");
-            let longest = lines.iter().map(|line| line.chars().count()).max();
-            assert!(longest <= Some(COLUMNS), "{arguments:?}: {text}");
+            let text = shown(&server, COLUMNS, arguments).join("\n");
             assert!(
                 text.contains("order:0123") && text.contains(":end"),
                 "{text}"
@@ -112,8 +113,60 @@ fn long_keys_are_shortened_and_holders_are_complete() {
 fn short_rows_have_one_line() {
     let server = Server::start();
     hold(&server, "job:invoices", "web-1 4711");
-    let lines = shown(&server, &["ls"]);
+    let lines = shown(&server, COLUMNS, &["ls"]);
     assert_eq!(lines.len(), 2, "{lines:?}");
     let row = "job:invoices  exclusive  web-1 (pid 4711)  ";
     assert!(lines[1].starts_with(row), "{lines:?}");
+}
+
+/// Fails if a narrow terminal removes a part of a key, although the key is short.
+#[test]
+fn narrow_terminals_show_the_whole_key() {
+    let _room = room::enter();
+    let server = Server::start();
+    hold(&server, "order:1234567", "web-1 4711 shop::create_order");
+    for columns in [20, 40, 44, 60] {
+        for arguments in [&["ls"][..], &["show", "order:1234567"], &["watch"]] {
+            let text = shown(&server, columns, arguments).concat();
+            let text = text.replace(' ', "");
+            for part in [
+                "order:1234567",
+                "exclusive",
+                "shop::create_orderonweb-1(pid4711)",
+            ] {
+                assert!(text.contains(part), "{columns} {arguments:?}: {text}");
+            }
+        }
+    }
+}
+
+/// Fails if Chinese characters, which have two columns each, make a line too long or shift a
+/// column.
+#[test]
+fn wide_characters_have_two_columns() {
+    let _room = room::enter();
+    let server = Server::start();
+    let long = "注文".repeat(30);
+    for (key, name) in [
+        (long.as_str(), "web-1"),
+        ("注文:7", "機械"),
+        ("order:42", "web-1"),
+    ] {
+        hold(&server, key, &format!("{name} 4711 shop::create_order"));
+    }
+    for arguments in [&["ls"][..], &["show", &long], &["watch"]] {
+        let text = shown(&server, COLUMNS, arguments).join("\n");
+        assert!(text.contains("注文注文") && text.contains('…'), "{text}");
+        assert!(!text.contains(&long), "{text}");
+    }
+    let table = ended(leasehold(&server.url()).arg("ls")).out;
+    let columns = table.lines().skip(1).map(|line| {
+        let (key, _) = line.split_once("exclusive").expect("its kind");
+        key.width()
+    });
+    let columns: Vec<_> = columns.collect();
+    assert!(
+        columns.iter().all(|column| *column == columns[0]),
+        "{table}"
+    );
 }

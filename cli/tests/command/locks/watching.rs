@@ -67,6 +67,12 @@ fn each_change_is_printed_once() {
         let change: Value = serde_json::from_str(&json.line()).expect("JSON");
         assert_eq!(change["key"], "job:7");
         assert_eq!(change["lock"]["holders"][0]["owner"]["pid"], holder.id());
+        let store = format!("redis://{}", server.address());
+        let place = (Value::from("lock"), Value::from(store));
+        assert_eq!(
+            (&change["namespace"], &change["store"]),
+            (&place.0, &place.1)
+        );
         journal.open("end");
         assert_eq!(holder.wait().code, Some(0));
         let line = text.line();
@@ -77,7 +83,10 @@ fn each_change_is_printed_once() {
             (&change["key"], &change["lock"]),
             (&"job:7".into(), &Value::Null)
         );
-        assert_eq!(change["namespace"], "lock");
+        assert_eq!(
+            (&change["namespace"], &change["store"]),
+            (&place.0, &place.1)
+        );
         let time = change["time"].as_str().expect("a text");
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
         journal.close("end");

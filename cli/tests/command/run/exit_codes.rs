@@ -1,4 +1,5 @@
-//! The exit code: the one of the command, or one that shows why the command did not run.
+//! The exit code of `leasehold run`: the exit code of the command, or a code that shows why the
+//! command did not run.
 
 use std::net::TcpListener;
 
@@ -106,7 +107,8 @@ fn an_unavailable_store_has_its_own_exit_code() {
     );
 }
 
-/// Fails if the lease is not renewed, or the guardian is not notified of the renewal.
+/// Fails if the lease is not renewed. Also fails if the guardian, which ends the command at the end
+/// of its lease, is not notified of the renewal.
 #[test]
 fn a_long_command_keeps_its_lease() {
     let _room = room::enter();

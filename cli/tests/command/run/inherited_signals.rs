@@ -70,7 +70,8 @@ fn an_ignored_sigchld_is_reset_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// Fails if one of many exit codes is lost. A command may end before its guardian is ready.
+/// Fails if one of many exit codes is lost. A command may end before the process that waits for it
+/// (its guardian) is ready.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();
@@ -107,7 +108,8 @@ fn blocked_signals_stay_blocked() {
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
-    // A long ttl, so that no renewal wakes the guardian meanwhile.
+    // With this long ttl, no renewal wakes the guardian (the process that waits for the command)
+    // meanwhile.
     let options = ["--ttl", "1h"];
     let command = run(&server.url(), "job", &options, "exit 7");
     let ended = Running::start(&mut started_by(&blocked("CHLD"), &command)).wait();

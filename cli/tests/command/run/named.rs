@@ -2,17 +2,22 @@
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
-use leasehold_tests::room;
 use leasehold_tests::server::Server;
 use leasehold_tests::session_server::SessionServer as _;
 use leasehold_tests::zookeeper::Zookeeper;
+use leasehold_tests::{room, wait};
+use serde_json::Value;
 
 use crate::harness::journal::Journal;
-use crate::harness::{Running, ended, leasehold, run};
+use crate::harness::{LONG, Running, ended, leasehold, run};
 
-/// Fails if others cannot see the command of a holder, or see it in spite of `--name`.
+/// A secret in the arguments of a command.
+const SECRET: &str = "hunter2";
+
+/// Fails if others cannot see the program of a holder, or see it in spite of another name. Also
+/// fails if an argument of the command reaches the store, from which every reader could get it.
 #[test]
-fn a_holder_is_named_by_its_command() {
+fn a_holder_is_named_by_its_program() {
     let _room = room::enter();
     let (server, database) = (Server::start(), Postgres::shared().migrated());
     for url in [
@@ -21,34 +26,66 @@ fn a_holder_is_named_by_its_command() {
         Etcd::shared().url("named"),
         Zookeeper::shared().url("named"),
     ] {
-        for (options, name) in [
-            (&[][..], "sh -c "),
-            (&["--name", "nightly  invoices"], "nightly invoices on "),
+        for (options, variable, name) in [
+            (&[][..], "", "sh"),
+            (
+                &["--name", "nightly  invoices"],
+                "other",
+                "nightly invoices",
+            ),
+            (&[], "nightly", "nightly"),
         ] {
             let journal = Journal::new();
-            let script = format!("true;\n{}; {}", journal.note("ran"), journal.until("end"));
-            let options = [&["--ttl", "15s"], options].concat();
-            let holder = Running::start(&mut run(&url, "job", &options, &script));
+            let script = format!(
+                ": {SECRET}; {}; {}",
+                journal.note("ran"),
+                journal.until("end")
+            );
+            let start = |wait| {
+                let options = [&["--ttl", "15s", "--wait", wait], options].concat();
+                let mut command = run(&url, "job", &options, &script);
+                command.arg(SECRET).env("LEASEHOLD_NAME", variable);
+                Running::start(&mut command)
+            };
+            let holder = start("0s");
             journal.wait_for("ran");
-            let process = format!(" (pid {})", holder.id());
+            let process = format!("{name} on ");
+            let id = format!(" (pid {})", holder.id());
             for arguments in [&["ls"][..], &["show", "job"], &["run", "job", "--", "true"]] {
                 let ended = ended(leasehold(&url).args(arguments));
                 let text = ended.out + &ended.err;
-                let named = |line: &str| line.contains(name) && line.contains(&process);
+                let named = |line: &str| line.contains(&process) && line.contains(&id);
                 assert!(text.lines().any(named), "{url} {arguments:?}: {text}");
+                assert!(!text.contains(SECRET), "{url} {arguments:?}: {text}");
             }
-            let shown = ended(leasehold(&url).args(["show", "job", "--json"])).json();
-            let function = shown["holders"][0]["owner"]["function"].as_str();
-            let function = function.expect("a text");
-            let short = if name == "sh -c " {
-                "sh -c true; "
-            } else {
-                "nightly invoices"
-            };
-            assert!(function.starts_with(short), "{url}: {function}");
-            assert!(function.chars().count() <= 60, "{url}: {function}");
+            let next = start("60s");
+            let mut shown = Value::Null;
+            wait::until("the next holder queues", LONG, || {
+                shown = ended(leasehold(&url).args(["show", "job", "--json"])).json();
+                shown["waiting"][0].is_object()
+            });
+            for part in ["holders", "waiting"] {
+                assert_eq!(shown[part][0]["owner"]["function"], name, "{url}: {shown}");
+            }
+            assert!(!shown.to_string().contains(SECRET), "{url}: {shown}");
             journal.open("end");
             assert_eq!(holder.wait().code, Some(0), "{url}");
+            assert_eq!(next.wait().code, Some(0), "{url}");
         }
     }
+}
+
+/// Fails if an argument of the command is in a value on the server.
+#[test]
+fn no_argument_is_in_a_value_on_the_server() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let mut command = run(&server.url(), "job", &[], &script);
+    let holder = Running::start(command.arg(SECRET));
+    journal.wait_for("ran");
+    let value: String = server.probe().run(redis::cmd("GET").arg("lock:job"));
+    assert!(value.ends_with(&format!("{} sh", holder.id())), "{value}");
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
 }

@@ -43,8 +43,8 @@ fn each_signal_is_passed_on() {
     }
 }
 
-/// Fails if a signal of a terminal does not reach the command. The terminal sends one for a new
-/// size, a stop, and a continuation.
+/// Fails if a signal of a terminal does not reach the command. The terminal sends such signals when
+/// its size changes, and to stop and to continue a program.
 #[test]
 fn signals_of_a_terminal_are_passed_on() {
     let _room = room::enter();

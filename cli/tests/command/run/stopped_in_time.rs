@@ -1,5 +1,6 @@
-//! The command and all its processes are gone before another process has the lock, even if
-//! `leasehold run` or its guardian is killed or stalls.
+//! The command and all its processes are gone before another process has the lock. This holds even
+//! if `leasehold run` or its guardian, the process that ends the command in time, is killed or
+//! stalls.
 //!
 //! The command and its grandchildren repeatedly append a line to a file. The next holder of the
 //! lock appends its own lines to the same file. After its first line, the previous holder's
@@ -17,7 +18,8 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// The ttl. Even a busy machine can end the processes within a tenth of it.
+/// The ttl of the first holder. Its last tenth is enough to end the processes, even on a busy
+/// machine.
 const TTL: &str = "5s";
 
 /// Returns a command that ignores SIGTERM and starts two more processes. One is in the command's
@@ -248,7 +250,8 @@ fn the_session_is_killed() {
     scene.end();
 }
 
-/// Fails if the death of a warden ends the command, or changes its exit code.
+/// Fails if the death of a warden (which ends the processes that a killed guardian has left) ends
+/// the command, or changes its exit code.
 #[test]
 fn the_warden_is_killed() {
     let _room = room::enter();

@@ -1,4 +1,4 @@
-//! Surroundings of a command: its environment, its standard input, its terminal.
+//! The environment, the standard input and the terminal of a command.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -10,11 +10,11 @@ use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::holder::Holder;
-use super::ledger::Count;
+use super::ledger::{Count, Outcome};
 use super::services::View;
 
-/// Maximum number of events that are kept. A page opened later receives these. A slow page may fall
-/// behind by this number.
+/// Maximum number of kept events. A page opened later receives them. A slow page may miss this
+/// number of events before it loses any.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]
@@ -47,13 +47,13 @@ pub(crate) enum Event {
     },
     /// A service was killed.
     Killed { round: u32, service: &'static str },
-    /// The holder of the round's lock, if any.
-    Lock { holder: Option<Holder> },
+    /// The holder of the round's lock, if any. `away` is true if the lock store does not answer.
+    Lock { holder: Option<Holder>, away: bool },
     /// The end of a round, with the counts from the tables.
     Verdict {
         round: u32,
         count: Count,
-        ok: bool,
+        outcome: Outcome,
         text: String,
     },
 }

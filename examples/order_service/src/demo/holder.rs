@@ -1,4 +1,4 @@
-//! The holder of an order's lock, as the store reports it. The page shows the holder in a strip.
+//! The holder of an order's lock, as reported by the store. The page shows the holder in a strip.
 
 use leasehold::{Fence, LockError, LockPool};
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! The demonstration's table of orders, which has no unique key on purpose.
+//! The demonstration's table of orders. It has no unique key on purpose, so that double orders can
+//! be shown.
 
 use leasehold::Fence;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,28 @@ pub(crate) struct DemoOrder {
 pub(crate) struct Count {
     pub(crate) orders: i64,
     pub(crate) charges: i64,
+}
+
+/// Judgement of a [`Count`]. The name of the value is also the page's class for the round.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// One order and one charge.
+    Right,
+    /// No order and no charge.
+    Unsold,
+    /// All other counts.
+    Wrong,
+}
+
+impl Count {
+    pub(crate) fn outcome(self) -> Outcome {
+        match (self.orders, self.charges) {
+            (1, 1) => Outcome::Right,
+            (0, 0) => Outcome::Unsold,
+            _ => Outcome::Wrong,
+        }
+    }
 }
 
 impl DemoOrder {

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::client::{Answer, Client};
 use super::events::{Event, Events};
 use super::holder::{self, Holder};
-use super::ledger::{Count, DemoOrder, Ledger, PREFIX};
+use super::ledger::{Count, DemoOrder, Ledger, Outcome, PREFIX};
 use super::services::{NAMES, Services};
 use crate::error::ApiError;
 
@@ -45,7 +45,7 @@ pub(crate) struct Ask {
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     count: Count,
-    ok: bool,
+    outcome: Outcome,
     text: String,
 }
 
@@ -93,7 +93,7 @@ impl Demo {
         &self.events
     }
 
-    /// Plays one round. It continues to its end even if the page is closed.
+    /// Runs one round. The round continues to its end even if the page is closed.
     pub(crate) async fn play(self: &Arc<Self>, ask: Ask) -> Result<Verdict, ApiError> {
         let turn = Arc::clone(&self.turn).try_lock_owned();
         let mut turn = turn.map_err(|_| ApiError::RoundIsRunning)?;
@@ -136,47 +136,49 @@ impl Round {
             order: self.order.clone(),
         });
         let strip = tokio::spawn(self.clone().show_holder());
-        match button {
+        let answers = match button {
             Button::DoubleClick => self.click_all(&["A", "A"], DOUBLE_CLICK).await,
             Button::TwentyClicks => self.click_all(&NAMES.repeat(10), Duration::ZERO).await,
             Button::BothServices => self.click_all(&NAMES, Duration::ZERO).await,
             Button::KillHolder => self.kill_holder().await,
-            Button::OnceMore => drop(self.click(1, "B").await),
-        }
+            Button::OnceMore => vec![self.click(1, "B").await],
+        };
         strip.abort();
-        self.demo.events.send(&Event::Lock { holder: None });
+        let mut statuses = answers.iter().flatten().map(|answer| answer.status);
+        let away = statuses.any(|status| status == StatusCode::SERVICE_UNAVAILABLE);
+        self.demo.events.send(&Event::Lock { holder: None, away });
         let count = self.demo.ledger.count(&self.order).await?;
-        let verdict = verdict(button, self.lock, count);
+        let verdict = verdict(button, self.lock, away, count);
         self.demo.events.send(&Event::Verdict {
             round: self.number,
             count,
-            ok: verdict.ok,
+            outcome: verdict.outcome,
             text: verdict.text.clone(),
         });
         Ok(verdict)
     }
 
     /// Sends one click to each of these services, with `pause` between two clicks.
-    async fn click_all(&self, services: &[&'static str], pause: Duration) {
+    async fn click_all(&self, services: &[&'static str], pause: Duration) -> Vec<Option<Answer>> {
         let mut clicks = JoinSet::new();
         for (click, service) in (1..).zip(services.iter().copied()) {
             let round = self.clone();
             clicks.spawn(async move {
                 tokio::time::sleep(pause * (click - 1)).await;
-                round.click(click, service).await;
+                round.click(click, service).await
             });
         }
-        clicks.join_all().await;
+        clicks.join_all().await
     }
 
     /// Kills service A while A has the lock. The customer then clicks on service B repeatedly, with
     /// the pauses that B's answers specify.
-    async fn kill_holder(&self) {
+    async fn kill_holder(&self) -> Vec<Option<Answer>> {
         let round = self.clone();
         let first = tokio::spawn(async move { round.click(1, "A").await });
         while !self.is_held_by("A").await {
             if first.is_finished() {
-                return; // the verdict shows the result
+                return vec![first.await.ok().flatten()]; // the verdict shows the result
             }
             tokio::time::sleep(LOOK / 5).await;
         }
@@ -187,15 +189,16 @@ impl Round {
             round: self.number,
             service: "A",
         });
-        let _ = first.await;
+        let mut answers = vec![first.await.ok().flatten()];
         for click in 2..2 + TRIES {
             let answer = self.click(click, "B").await;
-            let Some(answer) = answer.filter(|answer| answer.status == StatusCode::CONFLICT) else {
-                break;
-            };
-            let seconds = answer
-                .header("retry-after")
-                .and_then(|text| text.parse().ok());
+            let conflict = answer
+                .as_ref()
+                .filter(|it| it.status == StatusCode::CONFLICT);
+            let pause = conflict.map(|answer| answer.header("retry-after"));
+            answers.push(answer);
+            let Some(seconds) = pause else { break };
+            let seconds = seconds.and_then(|text| text.parse().ok());
             tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(1))).await;
         }
         if let Err(error) = self.demo.services.restart().await {
@@ -204,6 +207,7 @@ impl Round {
         self.demo.events.send(&Event::Services {
             services: self.demo.services.views(),
         });
+        answers
     }
 
     /// Sends the order to a service, and reports the request and its answer to the page.
@@ -243,10 +247,13 @@ impl Round {
 
     async fn show_holder(self) {
         loop {
-            match self.holder().await {
-                Ok(holder) => self.demo.events.send(&Event::Lock { holder }),
-                Err(error) => tracing::warn!(%error, "the holder is not known"),
+            let holder = self.holder().await;
+            if let Err(error) = &holder {
+                tracing::warn!(%error, "the holder is not known");
             }
+            let away = holder.is_err();
+            let holder = holder.ok().flatten();
+            self.demo.events.send(&Event::Lock { holder, away });
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -295,24 +302,29 @@ fn detail(answer: &Answer) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn verdict(button: Button, lock: bool, count: Count) -> Verdict {
+/// Judges a round by the rows in the tables. `away` is true if the lock store did not serve a click.
+fn verdict(button: Button, lock: bool, away: bool, count: Count) -> Verdict {
     let Count { orders, charges } = count;
-    let ok = orders == 1 && charges == 1;
-    let text = match (button, ok) {
-        (Button::OnceMore, true) => {
+    let text = match (count.outcome(), button) {
+        (Outcome::Unsold, _) if away => "nothing was sold, nobody pays: the lock store is away",
+        (Outcome::Unsold, _) => "nothing was sold, nobody pays: no service made the order",
+        (Outcome::Right, Button::OnceMore) if away => {
+            "ordered once, charged once: the lock store is away, and this click changed nothing"
+        }
+        (Outcome::Right, Button::OnceMore) => {
             "ordered once, charged once: the lock is free by now, and the look into the table \
              finds the first order"
         }
-        (Button::KillHolder, true) => {
+        (Outcome::Right, Button::KillHolder) => {
             "ordered once, charged once: A died inside its lock, the lease ended by itself, then \
              B made the order"
         }
-        (_, true) if lock => "ordered once, charged once",
-        (_, true) => "ordered once, charged once: luck, no more",
-        (_, false) => {
+        (Outcome::Right, _) if lock => "ordered once, charged once",
+        (Outcome::Right, _) => "ordered once, charged once: luck, no more",
+        (Outcome::Wrong, _) => {
             return Verdict {
                 count,
-                ok,
+                outcome: Outcome::Wrong,
                 text: format!(
                     "ordered {orders} times, charged {charges} times: the customer pays {charges} times"
                 ),
@@ -321,7 +333,7 @@ fn verdict(button: Button, lock: bool, count: Count) -> Verdict {
     };
     Verdict {
         count,
-        ok,
+        outcome: count.outcome(),
         text: text.to_owned(),
     }
 }

@@ -43,8 +43,8 @@ async fn order(
     }
 }
 
-/// Looks for the order, charges, and writes the order. If two calls look at the same time, neither
-/// finds the order, and both make it.
+/// Reads the order, charges, and writes the order if there was none. If two calls read at the same
+/// time, neither finds the order, and both make it.
 async fn place(
     service: &Service,
     id: &str,

@@ -97,7 +97,7 @@ impl Services {
         running.sort_by_key(|service| service.at.name);
     }
 
-    /// Returns the service whose process has, or had, this id.
+    /// Returns the service whose current or killed process has this id.
     pub(crate) fn of_process(&self, id: u32) -> Option<&'static str> {
         let processes = self
             .processes

@@ -62,7 +62,10 @@ impl Service {
         let address = line
             .trim()
             .strip_prefix("listening on http://")
-            .unwrap_or_else(|| panic!("the service did not start; it printed {line:?}"))
+            .unwrap_or_else(|| {
+                let logged = fs::read_to_string(&log).unwrap_or_default();
+                panic!("the service did not start; it printed {line:?}\n{logged}")
+            })
             .to_owned();
         Self {
             process: Leashed::new(process, None),

@@ -1,5 +1,5 @@
-//! Two services, first under load and then with faults. Every panel has data. Each alert fires
-//! during its fault, and ends after it.
+//! Tests two services, first under load and then with faults. Every panel must have data. Each
+//! alert must fire during its fault, and end after the fault.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, Scope};
@@ -25,7 +25,7 @@ const PAYMENT_MS: &str = "300";
 /// Number of buyers. The alert `LeaseholdWaitingGrows` needs more than twenty waiting calls.
 const CROWD: u32 = 60;
 
-/// The fields are dropped in this order. Prometheus and the services come before the parts that
+/// The fields are dropped in this order, so Prometheus and the services end before the servers that
 /// they use.
 struct Scene {
     prometheus: Prometheus,

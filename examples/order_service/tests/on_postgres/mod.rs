@@ -8,7 +8,8 @@ use leasehold_tests::scratch::Scratch;
 use crate::harness::http;
 use crate::harness::service::{self, Service};
 
-/// The fields are dropped in this order. The services come before the parts that they use.
+/// The fields are dropped in this order, so the services end before the servers and files that they
+/// use.
 struct TwoServices {
     services: [Service; 2],
     probe: PostgresProbe,

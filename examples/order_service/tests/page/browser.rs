@@ -89,10 +89,21 @@ impl Browser {
 
     /// Clicks the element like a user: it must be visible, and nothing may cover it.
     pub(crate) fn click(&self, selector: &str) {
+        let element = self.element(selector);
+        self.post(&format!("{element}/click"), &json!({}));
+    }
+
+    /// Focuses the element and presses these keys, without a pause.
+    pub(crate) fn press(&self, selector: &str, keys: &str) {
+        let element = self.element(selector);
+        self.post(&format!("{element}/value"), &json!({ "text": keys }));
+    }
+
+    /// Returns the path of the element.
+    fn element(&self, selector: &str) -> String {
         let by = json!({ "using": "css selector", "value": selector });
         let found = self.post("/element", &by);
-        let element = found[ELEMENT].as_str().expect("an element");
-        self.post(&format!("/element/{element}/click"), &json!({}));
+        format!("/element/{}", found[ELEMENT].as_str().expect("an element"))
     }
 
     /// Returns the value of a JavaScript expression.

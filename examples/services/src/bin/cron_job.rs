@@ -45,7 +45,7 @@ enum JobError {
     Payment(#[from] std::io::Error),
 }
 
-/// Runs the job, or finds that another machine runs it or has run it. Both count as a success,
+/// Runs the job, unless another machine runs it or has run it. That also counts as a success,
 /// because cron sends mail about failures.
 async fn run(day: &str) -> Result<String, JobError> {
     leasehold::init_from_env().await?;

@@ -31,8 +31,8 @@ fn the_service_ends_on_request() {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// For actix-web, a client that has closed its connection looks like one that has only finished
-/// sending. So the handler keeps running, with its lock.
+/// actix-web cannot distinguish a client that has closed its connection from a client that has only
+/// finished sending. So the handler keeps running, with its lock.
 #[test]
 fn a_handler_outlives_the_end_of_its_client() {
     let shop = Surroundings::start();

@@ -19,7 +19,7 @@ fn assert_skips(shop: &Surroundings) {
     assert_printed(&machine, "skipped, another machine has the job");
 }
 
-/// Answers the charges for all customers, for the machine that runs the job.
+/// Confirms all charges of the machine that runs the job: one for each customer.
 fn pay_all(shop: &Surroundings, ada: Charge) {
     ada.pay();
     for customer in ["grace", "edsger"] {

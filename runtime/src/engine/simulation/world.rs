@@ -373,7 +373,7 @@ impl World {
                 self.answer(node, generation, op, result);
             }
             Happening::Delivered(node, generation, message) => {
-                self.deliver(node, generation, &message)
+                self.deliver(node, generation, &message);
             }
             Happening::Cut(node) => self.cut(node),
             Happening::Connected(node) => {

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::base::label::Label;
 use crate::engine::core::ticket::SiteId;
+use crate::owner;
 
 /// The place of an annotated function in the program.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Site {
 
 impl Site {
     /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
-    /// template of its keys, such as `order:<id>`. `here` is a closure in the initializer of the
+    /// template of its keys, such as `order:<id>`. `_here` is a closure in the initializer of the
     /// static that holds this value. The path of the closure's type contains the function's path
     /// and the type of a method.
     pub const fn new<F>(
@@ -45,31 +46,68 @@ impl Site {
         }
     }
 
-    /// Returns the function's path, including the type of a method.
+    /// Returns the function's path, of a method with its type, as a store keeps it.
     fn name(&self) -> &str {
-        let name = || readable((self.path)()).unwrap_or_else(|| self.function.to_owned());
+        let name = || {
+            let name = readable((self.path)());
+            owner::fitting(name.as_deref().unwrap_or(self.function))
+        };
         self.name.get_or_init(name)
     }
 }
 
-/// Returns the path of a function, such as `shop::Orders::create`. `path` is the path of the
-/// closure that `Site::new` got. None if that path does not contain the static.
+/// Returns the path of a function, from that of a closure in its static: `shop::Orders::create`.
+/// None if there is no such static in the path, or if the function is inside a method.
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");
-    let (scope, name) = path.rsplit_once("::")?;
-    let of = if let Some((_, of)) = scope.split_once("<impl ") {
-        // An `impl` in another module than its type: `shop::web::<impl shop::web::Desk for
-        // shop::Orders>`.
-        let of = of.strip_suffix('>')?;
-        of.split_once(" for ").map_or(of, |(_, of)| of)
-    } else if let Some(of) = scope.strip_prefix('<') {
-        // A trait's method: `<shop::Orders as shop::Desk>`.
-        of.split_once(" as ")?.0
-    } else {
-        scope
+    // Of a trait: `<shop::Orders as shop::Desk>::create`. Apart from the type:
+    // `shop::web::<impl shop::web::Desk for shop::Orders>::create`.
+    let (block, separator) = match (path.strip_prefix('<'), split_outside(&path, "::<impl ")) {
+        (Some(block), _) => (block, " as "),
+        (None, Some((_, block))) => (block, " for "),
+        (None, None) => return is_balanced(&path).then_some(path),
     };
-    Some(format!("{of}::{name}"))
+    let (block, method) = split_outside(block, ">::")?;
+    if method.contains([':', '<', '>']) {
+        return None;
+    }
+    let of = match (split_outside(block, separator), separator) {
+        (Some((of, _)), " as ") => of,
+        (Some((_, of)), _) => of,
+        (None, " as ") => return None,
+        (None, _) => block,
+    };
+    is_balanced(of).then(|| format!("{of}::{method}"))
+}
+
+/// Splits a path at the first `separator` that is not between `<` and `>`.
+fn split_outside<'a>(path: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
+    let mut depth = 0_usize;
+    for (at, character) in path.char_indices() {
+        if depth == 0 && path[at..].starts_with(separator) {
+            return Some((&path[..at], &path[at + separator.len()..]));
+        }
+        depth = deeper(depth, &path[..at], character)?;
+    }
+    None
+}
+
+/// True if each `<` has its `>`.
+fn is_balanced(path: &str) -> bool {
+    let mut characters = path.char_indices();
+    let depth = characters.try_fold(0, |depth, (at, one)| deeper(depth, &path[..at], one));
+    depth == Some(0)
+}
+
+/// Returns the depth after a character. None for a `>` without its `<`.
+fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
+    match character {
+        '<' => Some(depth + 1),
+        // Not the arrow in `fn(u8) -> u8`.
+        '>' if !before.ends_with('-') => depth.checked_sub(1),
+        _ => Some(depth),
+    }
 }
 
 /// The place in the program that requests a lock. Shown as `file:line`.
@@ -198,6 +236,44 @@ mod tests {
             (orders::Of::<u8>::open(), "orders::Of<_>::open"),
         ] {
             assert_eq!(name, format!("{here}::{expected}"));
+        }
+    }
+
+    /// Fails if the type in a name is a part of another one, or an inner function has the name of a
+    /// method.
+    #[test]
+    fn brackets_in_paths_are_matched() {
+        for (path, name) in [
+            ("t::f", Some("t::f")),
+            ("t::Of<t::A>::g", Some("t::Of<t::A>::g")),
+            ("<t::A as t::T>::g", Some("t::A::g")),
+            ("<t::A as t::T>::g::B::h", None),
+            ("<t::A as t::T>::g::<impl t::T for B>::h", None),
+            ("<t::A as t::T>::g::h", None),
+            (
+                "<<t::A as t::T>::g::B as t::T>::g",
+                Some("<t::A as t::T>::g::B::g"),
+            ),
+            ("t::f::<impl t::T for t::A>::g", Some("t::A::g")),
+            ("t::<impl t::A>::g::<impl t::B>::h", None),
+            ("t::<impl t::A>::g", Some("t::A::g")),
+            (
+                "t::<impl t::T<t::B> for t::Of<t::A>>::g",
+                Some("t::Of<t::A>::g"),
+            ),
+            (
+                "<t::Of<<t::A as t::T>::B> as t::T>::g",
+                Some("t::Of<<t::A as t::T>::B>::g"),
+            ),
+            (
+                "<t::Of<fn(u8) -> u8> as t::T>::g",
+                Some("t::Of<fn(u8) -> u8>::g"),
+            ),
+            ("<t::A as t::T", None),
+            ("t::A>::g", None),
+        ] {
+            let path = format!("{path}::{{{{closure}}}}::__LEASEHOLD_SITE::{{{{closure}}}}");
+            assert_eq!(readable(&path).as_deref(), name, "{path}");
         }
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());
         assert_eq!(At::Function(&OTHER).function(), "shop::create");

@@ -1,5 +1,5 @@
-//! Faults of the masters of a cluster. The kinds are the faults of a Sentinel deployment, network
-//! partitions, and moved slots.
+//! Faults of a cluster: the faults of a Sentinel deployment, a partition and lost connections of a
+//! master, and moved slots.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) ->
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // Bytes in flight would reach the stopped replica after it resumes, so its connection is also
+    // The stopped replica would read bytes in flight after it resumes, so its connection is also
     // closed.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));

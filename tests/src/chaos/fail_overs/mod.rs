@@ -12,7 +12,7 @@ mod sentinel;
 /// locks end.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The kinds of keys: for short and for long sections. Each kind has a name and a number of keys.
+/// The kinds of keys: for short and for long bodies. Each kind has a name and a number of keys.
 pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 /// A deployment whose masters can be made to fail.

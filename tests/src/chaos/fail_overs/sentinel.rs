@@ -1,5 +1,6 @@
-//! Faults of a master that Sentinels watch. The master is killed, with or without writes that its
-//! replicas missed, or it hangs and resumes, or it is deposed.
+//! Faults of a deployment with Sentinels. The master is killed, with or without writes that its
+//! replicas missed. Or it is stopped and resumed, or replaced by a forced fail-over. Or a replica
+//! is stopped for a while.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // Bytes in flight would reach the stopped replicas after they resume, so their connections are
+    // The stopped replicas would read bytes in flight after they resume, so their connections are
     // also closed.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");

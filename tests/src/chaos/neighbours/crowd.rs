@@ -1,5 +1,5 @@
-//! Scenes that cut the connection of a process. The process has more waiting calls than a server
-//! answers at once.
+//! Scenes that cut the connection of a process. The process has so many waiting calls that one
+//! packet cannot carry all their requests.
 
 use std::net::SocketAddr;
 use std::thread::sleep;

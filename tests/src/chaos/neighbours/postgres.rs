@@ -119,8 +119,8 @@ fn row(_ground: &Ground, sheet: &Sheet) {
     drop(attacked);
 }
 
-/// Locks the table for 0.3 of a ttl. No lease may be lost, because a lease must survive an outage
-/// of 0.4 of its ttl.
+/// Locks the table for 0.3 of a ttl. No lease may be lost, because leasehold promises that a lease
+/// survives an outage of 0.4 of its ttl.
 fn table(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the table is locked for a moment";
     let house = House::open(TENANTS);

@@ -25,7 +25,7 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// A busy loop of 100 ms on the server.
+/// Script that blocks the server for 100 ms.
 const SLOW: &str =
     "local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
     local from = now() while now() - from < 100000 do end return 1";
@@ -80,7 +80,7 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
 }
 
 /// Removes the permission for channels from the pool's user. The pool must keep its locks, because
-/// messages only let waiting calls get their locks sooner.
+/// no lease depends on messages.
 fn channels(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the user of the pool loses its channels";
     let server = Server::start();

@@ -79,14 +79,14 @@ impl Tenants {
     }
 
     /// Releases a lock while another process waits for it. Fails if that process does not get the
-    /// lock soon after.
+    /// lock within `TURN`.
     pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
         let other = self.other();
         let guard = self.take(key, TTL);
         let excuse = Excuse::begin();
         let took = self.runtime.block_on(async {
             let waits = tokio::spawn(other.lock(key).ttl(TTL).wait(LONG).acquire());
-            // By the end of this sleep, the call has its place in the queue.
+            // By the end of this sleep, the call is in the queue.
             tokio::time::sleep(TTL / 4).await;
             let began = Instant::now();
             let released = guard.release().await;

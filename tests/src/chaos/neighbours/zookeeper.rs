@@ -36,8 +36,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     let held = tenants.take("held", Duration::from_secs(20));
     server.set_longest_session(Duration::from_secs(6));
     server.restart();
-    // By now the holder has renewed its session with the restarted server, or has abandoned the
-    // session.
+    // After the next two statements, the holder has renewed its session with the restarted server,
+    // or has abandoned the session.
     tenants.turn(sheet, SCENE, "turn");
     sleep(TTL);
     pipe.set(Flow::BlackHole);
@@ -63,8 +63,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Watches more paths than fit into a packet. After a reconnect, a client sends its watched paths
-/// again.
+/// Cuts the connection of a client that watches more paths than fit into a packet. After the
+/// reconnect, the client must send all its watched paths again.
 fn crowd(ground: &Ground, sheet: &Sheet) {
     let server = Settings::new().longest_session(LONG).start();
     let url = |pipe: &Pipe| Zookeeper::url_of_all([pipe.address()], "crowd");

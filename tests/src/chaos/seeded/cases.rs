@@ -1,4 +1,4 @@
-//! The bugs that scenarios can detect.
+//! The seeded bugs that the oracle detects in a scenario.
 
 use std::path::Path;
 

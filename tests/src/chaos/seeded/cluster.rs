@@ -7,7 +7,7 @@ use crate::chaos::job::Lane;
 use crate::cluster::Setup;
 use crate::oracle::Note;
 
-/// Number of keys. With this number, each master has some of them.
+/// Number of keys. With this number, each master has some of the keys.
 const KEYS: u32 = 12;
 
 /// A process holds locks on every master, and renews them in one batch. Then one master refuses the
@@ -26,8 +26,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // After a reconnect a process renews all its locks at once. So from now on all renewals are due
-    // at the same time, although the locks were taken at different times.
+    // After a reconnect a process renews all its locks at once. So from now on it renews all locks
+    // in one batch, although they were taken at different times.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);

@@ -25,8 +25,8 @@ pub(super) fn split(scene: &Scene) {
     finish(first);
 }
 
-/// Starts a worker that connects to all nodes. Before its first call, the worker loses the
-/// connections to the nodes `away`.
+/// Starts a worker that connects to all nodes. Before its first call, the worker is cut off from
+/// the nodes `away`.
 fn cut_off_from(
     scene: &Scene,
     nodes: &Quorum,

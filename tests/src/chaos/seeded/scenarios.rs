@@ -161,7 +161,7 @@ pub(super) fn straggler(scene: &Scene) {
     let proxy = Proxy::start(server.address());
     let lane = Lane::stays("k", 30_000, 50).waits(5_000);
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
-    // This condition is true as soon as the acquire is sent.
+    // The worker sends `set_up` commands while it connects. The next command is the acquire.
     let set_up = scene.set_up();
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
@@ -353,7 +353,8 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// The bug of this scenario is in the protected resource. All other bugs are in the lock.
+/// Stops a holder until its leases have ended, and resumes it. The bug is in the protected
+/// resource, which then accepts its late write. All other bugs are in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

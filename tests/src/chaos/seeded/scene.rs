@@ -21,7 +21,7 @@ pub(super) const LONG: Duration = Duration::from_secs(15);
 pub(super) struct Scene {
     pub(super) crew: Crew,
     pub(super) bug: Option<&'static str>,
-    /// Number of commands that a [`delayed`](Self::delayed) worker has sent before its first call.
+    /// Number of commands that a [`delayed`](Self::delayed) worker sends before its first call.
     set_up: Cell<u64>,
 }
 
@@ -106,8 +106,8 @@ impl Scene {
         );
     }
 
-    /// Notes the time at which `key` became free after its holder's end. The oracle reports a time
-    /// longer than `within`.
+    /// Notes the time at which `key` becomes free after its holder's end. The oracle reports a
+    /// violation if that takes longer than `within`.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
         // After `within`, all delayed requests have arrived. So no late request can take the key
@@ -119,7 +119,7 @@ impl Scene {
         self.free(key, due, at, within);
     }
 
-    /// Releases `k`, and notes the time until its next holder is inside.
+    /// Calls `release`, which releases the key `k`. Notes the time until the next holder is inside.
     pub(super) fn is_entered(&self, release: impl FnOnce()) {
         const WITHIN: Duration = Duration::from_secs(4);
         let entered = self.entered();

@@ -1,4 +1,4 @@
-//! Scenarios with calls of two keys.
+//! Scenarios in which one call takes two keys.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Scenarios with a client without leasehold's queue, on a key that processes use without a pause.
+//! Scenarios with a client that does not use leasehold's queue, on a key that leasehold's processes
+//! use without a pause.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::wait;
 /// 300 ms, in which processes leave the key free. It is long enough that an attempt is hardly ever
 /// made between two sections.
 const POLL: Duration = Duration::from_millis(250);
-/// Number of rounds. An attempt may still be made between two sections, but not in this number of
-/// successive rounds.
+/// Number of rounds. By chance an attempt may find the key free between two sections, but hardly in
+/// each of these rounds.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 

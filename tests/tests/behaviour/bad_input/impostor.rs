@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::TcpSocket;
 
-/// Answers every request with `answer`, on a new port, until the test ends.
+/// Starts a server that answers every request with `answer`, on a new port, until the test ends.
 pub(crate) fn answering(answer: &'static [u8]) -> u16 {
     let (listener, port) = listen();
     std::thread::spawn(move || {
@@ -25,8 +25,9 @@ pub(crate) fn answering(answer: &'static [u8]) -> u16 {
     port
 }
 
-/// Answers the first request with `begin`, and then sends `more` again and again. Stops when the
-/// client closes the connection or after `most` bytes, and counts the bytes.
+/// Starts a server that answers the first request with `begin`, and then sends `more` again and
+/// again. It stops when the client closes the connection or after `most` bytes, and counts the
+/// bytes.
 pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<AtomicUsize>) {
     let (listener, port) = listen();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -49,7 +50,7 @@ pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<A
     (port, sent)
 }
 
-/// Closes every connection at once.
+/// Starts a server that closes every connection at once.
 pub(crate) fn closes() -> u16 {
     let (listener, port) = listen();
     std::thread::spawn(move || {
@@ -60,7 +61,8 @@ pub(crate) fn closes() -> u16 {
     port
 }
 
-/// Accepts connections and never answers, until the returned listener is dropped.
+/// Starts a server that accepts connections and never answers, until the returned listener is
+/// dropped.
 pub(crate) fn is_silent() -> (TcpListener, u16) {
     listen()
 }

@@ -235,7 +235,7 @@ async fn durations() {
             started,
         );
     }
-    // A `wait` without end is valid.
+    // The longest possible `wait` is valid.
     request()
         .wait(Duration::MAX)
         .acquire()
@@ -265,7 +265,8 @@ async fn ttls(pool: &LockPool, started: Began) {
         );
     }
     let least = lasting(pool, 1, Duration::from_millis(100)).await;
-    // The body need not begin, because on a busy machine such a short lease may end before that.
+    // `Lost` is accepted, because on a busy machine such a short lease may end before the body
+    // begins.
     assert!(
         matches!(least, Ok(()) | Err(LockError::Lost { .. })),
         "{least:?}"

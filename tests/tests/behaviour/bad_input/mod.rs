@@ -1,5 +1,5 @@
-//! Tests of mistakes. Every mistake must soon return a typed error that names the remedy, without a
-//! panic and without the password.
+//! Tests of users' mistakes. Every mistake must soon return a typed error that names the remedy,
+//! without a panic and without the password.
 
 mod connecting;
 mod environment;
@@ -15,7 +15,8 @@ use leasehold_tests::lateness::Excuse;
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Start of a call. The delays of a busy machine extend the call's time limit.
+/// Start of a call whose duration is checked. The measured delays of a busy machine extend its time
+/// limit.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     at: Instant,

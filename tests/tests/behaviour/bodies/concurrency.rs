@@ -1,5 +1,5 @@
-//! Tests of the main task: bodies with the attribute lose no update when they read a number, pause,
-//! and write it back.
+//! Tests of the main purpose of a lock: bodies with the attribute lose no update when they read a
+//! number, pause, and write it back.
 
 use std::fs;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 

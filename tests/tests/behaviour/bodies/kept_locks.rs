@@ -18,7 +18,7 @@ use super::{RELEASE, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
 const COOLDOWN: Duration = Duration::from_secs(6);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -70,8 +70,8 @@ async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
-    // On a busy machine the cooldown may begin after the call's end. Until it begins, `retry_after`
-    // may be the rest of the ttl.
+    // On a busy machine the server may start the cooldown only after the call's end. Until then,
+    // `retry_after` may be the rest of the ttl.
     let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
@@ -133,7 +133,8 @@ async fn a_waiting_call_gets_the_lock_after_the_cooldown(store: &Store) {
         Ok::<_, LockError>(at)
     };
     let release = async {
-        // Before the release, both calls must already sleep until a much later time.
+        // Before the release, both calls must have been refused once. They then sleep until a time
+        // far after the cooldown.
         sleep(Duration::from_millis(300)).await;
         let at = Instant::now();
         guard.release_after(cooldown).await?;

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 /// Time given to unwanted events to happen.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -163,8 +163,8 @@ async fn concurrent_branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for its turn longer than its `wait`, or runs although its turn came too
-/// late. Also fails if a branch without `wait` waits.
+/// Fails if a branch waits for another branch longer than its `wait`, or still runs after that
+/// time. Also fails if a branch without `wait` waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -187,7 +187,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
         let patient = async {
             sleep(PAUSE).await;
             let ended = request().wait(HANG).run(async {}).await;
-            // A turn that no branch has is taken even with a `wait` of zero.
+            // If no branch is inside, a call enters even with a `wait` of zero.
             request().wait(Duration::ZERO).run(async {}).await?;
             ended
         };
@@ -210,7 +210,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch keeps its turn until this branch stops waiting.
+        // The other branch stays inside until this branch stops waiting.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -221,7 +221,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch keeps its turn, or a place in the order of turns, after it was dropped.
+/// Fails if a dropped branch keeps its turn, or its place in the order of waiting branches.
 async fn a_dropped_branch_returns_its_turn(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();

@@ -1,5 +1,5 @@
 //! Tests of callers on unusual threads and executors. The engine does a part of its work on
-//! callers' threads, but such a caller must not harm other callers.
+//! callers' threads, but an unusual caller must not harm other callers.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -17,7 +17,7 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(60);
-/// Longer than any call here may take without hanging.
+/// Time limit for one call. A call takes longer only if it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
@@ -49,8 +49,8 @@ async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
         // A thread outside of any runtime.
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
-                // The thread initializes this variable before the runtime's thread-locals, so it
-                // destroys the variable after them.
+                // The thread initializes this variable before the runtime's thread-local variables,
+                // so the variable is destroyed after them.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });

@@ -22,7 +22,7 @@ use redis::cmd;
 use tokio::runtime::{Builder, Runtime};
 
 const TTL: Duration = Duration::from_secs(60);
-/// Longer than any call here may take without hanging.
+/// Time limit for one call. A call takes longer only if it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn pool(server: &Server) -> LockPool {
@@ -31,7 +31,8 @@ async fn pool(server: &Server) -> LockPool {
 
 /// Returns a pool on the store at `url`.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
-    // With this long timeout, a request whose answer is not read is not sent again during the test.
+    // The timeout is so long that the pool does not repeat a request during the test, even if its
+    // answer is not read.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }
@@ -93,9 +94,9 @@ fn low_priority_threads_get_locks_beside_normal_ones() {
 /// Fails if a thread of low priority waits until an idle runtime reads the answer.
 #[test]
 fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
-    /// The keeper sends requests for threads of low priority, and checks these requests every 20
-    /// ms. Without these checks, each pair of requests would wait more than a second for the
-    /// connection's own timers.
+    /// Bound for five pairs of requests. The keeper sends requests for threads of low priority, and
+    /// checks every 20 ms for their answers. Without these checks, each pair would wait more than a
+    /// second for the connection's own timers.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();

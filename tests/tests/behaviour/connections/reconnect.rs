@@ -134,8 +134,9 @@ async fn outage(
     let longer = began.elapsed().saturating_sub(length);
     // A lost lease is detected after this time.
     tokio::time::sleep(ttl).await;
-    // Two renewals are a third of the ttl apart. A new connection and a renewal are a chain of some
-    // twenty wake-ups. Few of these wake-ups are as late as the latest one.
+    // The lease must survive if all of this fits into the ttl. The outage may begin just before a
+    // renewal, and two renewals are a third of the ttl apart. A new connection and a renewal are a
+    // chain of some twenty wake-ups, but few wake-ups are as late as the latest one.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {

@@ -55,8 +55,8 @@ fn replicate(probe: &RedisProbe, host: &str, port: &str) {
     probe.run::<()>(cmd("REPLICAOF").arg(host).arg(port));
 }
 
-/// Closes the server side of the existing connections without notifying the client. New connections
-/// still work.
+/// Closes the server side of the existing connections without closing the client's side. New
+/// connections still work.
 async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
     proxy.half_open();
     let gone = || info(probe, "clients", "connected_clients:") == 1;

@@ -1,4 +1,4 @@
-//! Tests of `replicas`: a lock counts only when this many replicas have it.
+//! Tests of `replicas`: a lock is granted only when this number of replicas has confirmed it.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn code(error: &LockError) -> &str {
     }
 }
 
-/// Fails if a counted lock is missing on a replica that had to confirm it.
+/// Fails if a granted lock is missing on a replica that had to confirm it.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_enough_replicas_all_of_them_have_the_lock() {
     let group = Group::start();
@@ -92,8 +92,8 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if an acquire counts although too few replicas have confirmed it, or if it
-/// leaves its key behind.
+/// Requirement 19. Fails if an acquire succeeds although too few replicas have confirmed it, or if
+/// it leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -121,8 +121,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that certainly comes after its acquire is final. The pool must not repeat such
-        // a removal until the end of the ttl.
+        // A removal is final if it certainly comes after its acquire. The pool must not go on
+        // repeating such a removal until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -159,7 +159,8 @@ async fn replicas_all_without_replicas_is_an_error() {
     assert_eq!(code(&error), "replicas");
     // The builder's value has precedence over the URL's.
     let pool = wait::connected(builder(url).replicas(0)).await;
-    // The call waits, because the previous lock, which did not count, is still being removed.
+    // The call waits, because the lock of the previous call, which got an error, is still being
+    // removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("no replica is wanted")
@@ -187,8 +188,8 @@ async fn a_call_waits_for_a_returning_replica() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts although the replicas do not have it. A fail-over would then lose the
-/// lease while the body runs.
+/// Fails if a renewal extends the lease although the replicas have not confirmed it. A fail-over
+/// would then lose the lease while the body runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_on_too_few_replicas_does_not_count() {
     let group = Group::start();
@@ -327,8 +328,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     load.stop().await
 }
 
-/// Counts the locks that a fail-over loses. Fails if a promise is broken that does not depend on
-/// replication.
+/// Returns the number of overlapping holders after a fail-over, each because of a lost lock. Fails
+/// if any other promise is broken.
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
@@ -348,9 +349,9 @@ async fn fail_overs_without_replicas_lose_locks() {
 }
 
 /// With two replicas the Sentinels promote the replica with more data, so no lock is lost when the
-/// master is killed. However, a merely slow master may also be replaced. It grants locks for a
-/// moment longer, which the other replica confirms. This sometimes happens on a busy machine, so
-/// one of three attempts must succeed.
+/// master is killed. However, the Sentinels may also replace a master that is only slow. For a
+/// moment the old master still grants locks, which the other replica confirms. This sometimes
+/// happens on a busy machine, so one of three attempts must succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

@@ -161,8 +161,8 @@ async fn a_lost_sentinel_is_survived() {
     works(&connect(&all).await, "one dead and one hung").await;
 }
 
-/// Starts a false Sentinel. It names this port as the master's, with this configuration epoch.
-/// Returns the Sentinel's port.
+/// Starts a false Sentinel. It names `names` as the port of the master, with the configuration
+/// epoch `epoch`. Returns the Sentinel's port.
 async fn liar(names: u16, epoch: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();

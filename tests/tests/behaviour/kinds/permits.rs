@@ -48,8 +48,8 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Each body waits inside until three bodies are inside. Fails if there are fewer permits than
-/// that.
+/// Each body waits inside until three bodies are inside. Fails if fewer than three permits can be
+/// used together.
 async fn as_many_holders_as_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));
@@ -110,7 +110,7 @@ async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     }
     let refused = place(&two, 3).acquire().await.expect_err("four are inside");
     assert!(refused.is_contention(), "{refused:?}");
-    // The `wait` is so long that the store certainly answers in it.
+    // The store certainly answers within this `wait`.
     let waiting = place(&two, 3).wait(Duration::from_secs(2)).acquire();
     let late = waiting.await.expect_err("four are inside");
     assert!(matches!(late, LockError::TimedOut { .. }), "{late:?}");

@@ -17,7 +17,7 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take without hanging.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 /// Time after which a request or a release without an answer is sent again.
@@ -277,8 +277,8 @@ async fn an_unavailable_key_leaves_the_other_keys_free() {
     guard.expect("free").release().await.expect("released");
 }
 
-/// Fails if the locks count although the replica has not confirmed them, or if they stay on the
-/// server.
+/// Fails if a call gets its locks although the replica has not confirmed them, or if they stay on
+/// the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_without_replicas_do_not_count() {
     let master = ServerOptions::new()

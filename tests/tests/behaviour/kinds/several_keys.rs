@@ -15,7 +15,7 @@ use leasehold_tests::{on_every_store, on_stores};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take without hanging.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 /// Time that a busy machine may add to a bound.
 const SLACK: Duration = Duration::from_millis(250);
@@ -176,7 +176,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Longer than a busy machine delays the check.
+    // Tolerance for the check: a busy machine delays it by less.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -214,8 +214,8 @@ async fn old_leases_are_taken_again_before_the_body(store: &Store) {
         let (guard, ()) = tokio::join!(call, freed);
         let guard = guard.expect("it came free");
         let remaining = guard.remaining() + excuse.so_far();
-        // The call promises half of the ttl. This bound is lower, because the scheduler may delay
-        // the check.
+        // A call with several keys promises its body at least half of the ttl. This bound is lower,
+        // because the scheduler may delay the check.
         assert!(remaining > ttl * 35 / 100, "{remaining:?}");
         guard.release().await.expect("held until now");
     }

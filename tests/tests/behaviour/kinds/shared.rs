@@ -243,7 +243,8 @@ async fn clients_without_shares_see_the_key_held(store: &Store) {
     is_free(store, "k").await;
 }
 
-/// Fails if a call gets the answer for a call with another mode.
+/// Fails if a reader and a writer of one process, which request the lock at the same time, get the
+/// same answer.
 async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");

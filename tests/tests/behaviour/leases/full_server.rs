@@ -13,7 +13,7 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(6);
 /// Longer than an unrenewed lease lasts.
 const OVER: Duration = Duration::from_secs(7);
-/// A just renewed lease cannot expire in this time.
+/// Less than a ttl, so a just renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 /// The only key that may be left on the server at the end.

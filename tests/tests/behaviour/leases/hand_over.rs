@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(20);
 /// A ttl that ends during a test unless it is renewed. Even on a busy machine it is renewed in
 /// time.
 const SHORT: Duration = Duration::from_secs(12);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {

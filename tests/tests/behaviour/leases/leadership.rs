@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any wait here takes unless it hangs.
+/// Time limit for each wait. A wait takes longer only if it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const KEY: &str = "leader:billing";
 
@@ -55,7 +55,8 @@ on_stores!(memory: (
     max_hold_gives_others_their_turn,
 ));
 
-/// The handles of all leaders. Panics if a leader begins during the lease of another leader.
+/// The handles of all leaders. `begin` panics if a leader begins during the lease of another
+/// leader.
 #[derive(Default)]
 struct Leaders(Mutex<Vec<LockHandle>>);
 
@@ -76,7 +77,8 @@ impl Leaders {
 
 type Led = JoinHandle<Result<(), LockError>>;
 
-/// A crew whose members lead without end. Each time a member begins to lead, its number is sent.
+/// A group of calls of `lead` (members), which lead without end. Each time a member begins to lead,
+/// its number is sent.
 struct Crew {
     leaders: Arc<Leaders>,
     begins: UnboundedSender<u32>,

@@ -243,7 +243,7 @@ async fn a_lost_reply_of_a_single_try_is_never_contention() {
             Ok(guard) => drop(guard),
             Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
         }
-        // The ttl is far longer than this limit, so the pool has removed the lock.
+        // This limit is far shorter than the ttl, so only the pool can have removed the lock.
         wait::until_async(&key, LIMIT, || !probe.exists(&key)).await;
     }
 }
@@ -304,7 +304,7 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
     }
     let arrives = || fence() != last;
     wait::until_async("the first request arrives", LATE + LIMIT, arrives).await;
-    // The ttl is far longer than this limit, so the pool has removed the lock.
+    // This limit is far shorter than the ttl, so only the pool can have removed the lock.
     wait::until_async("it is removed", LIMIT, || !probe.exists(&key)).await;
 }
 

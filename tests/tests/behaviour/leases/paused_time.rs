@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The runtime's timers have a resolution of a millisecond and round up.
+/// Tolerance for the runtime's timers, which have a resolution of a millisecond and round up.
 const TICK: Duration = Duration::from_millis(2);
 
 async fn pool() -> LockPool {

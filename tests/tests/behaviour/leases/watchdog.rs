@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// A just renewed lease of six seconds cannot expire in this time.
+/// Less than the ttl of six seconds, so a just renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -143,8 +143,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // After the gate lets the body's thread pass, the thread may be suspended before it reads the
-    // clock.
+    // The thread may be suspended between the check of the deadline, before the poll, and the
+    // body's reading of the clock. So delays of the machine are tolerated.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,
@@ -201,8 +201,8 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     proxy.set(Mode::BlackHole);
     let excuse = Excuse::begin();
     let mut deadline = u64::MAX;
-    // The order of these checks matters. If the guard is still valid at a time after its deadline,
-    // it was valid for too long.
+    // The guard is checked before the clock is read. So a time after the deadline shows that the
+    // guard was valid for too long, or that this thread was delayed.
     while guard.check().is_ok() {
         let late = clock::now().saturating_sub(deadline);
         assert!(

@@ -87,8 +87,9 @@ fn client(
     })
 }
 
-/// Makes `pools`, with this number of tasks each, use `k` together with two clients. One client
-/// requests the lock at the longest interval for which the pauses are promised to suffice.
+/// Keeps `k` busy with `tasks` tasks of each pool, beside two clients without a queue. The slower
+/// client tries every 250 ms, the longest interval for which leasehold promises that a client gets
+/// the key.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -142,11 +143,11 @@ async fn a_client_gets_in_beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// Number of times that processes pass a key on before they leave it free.
+/// Number of times that processes pass a key on before they leave it free for a pause.
 const OFTEN: usize = 4;
 
-/// Fails if the key is free after the holder's release has returned. A call that has waited for one
-/// long section must not also wait for a pause.
+/// Fails if a key is left free for a pause after one long section. A call that has waited for this
+/// section must get the lock at once.
 #[tokio::test]
 async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();
@@ -170,9 +171,9 @@ async fn a_waiting_call_does_not_pause_after_one_long_section() {
     held.release().await.expect("still held");
 }
 
-/// Makes calls of one process use `k` in turn, and then makes another process wait for it. The
-/// calls exceed the number and the time after which a key must be left free. Returns true if the
-/// key is free after the last release, or `None` if the machine was too slow.
+/// Makes calls of one process use `k` one after the other, and then makes another process wait for
+/// `k`. The process passes the key on more often, and uses it for longer, than before a pause.
+/// Returns true if the key is free after the last release, or `None` if the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
@@ -219,9 +220,9 @@ async fn a_process_leaves_a_key_free_after_long_use() {
     panic!("the machine was too slow ten times");
 }
 
-/// Creates a pause on `server`: a lock has just been left free, and processes wait for it. All
-/// waiting processes except one then take the lock. The last one keeps it until `leaves` has a
-/// permit.
+/// Lets processes use the key `k` one after the other, until leasehold leaves it free for a pause
+/// while one process still waits. That process takes the lock after the pause, and keeps it until
+/// `leaves` has a permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,

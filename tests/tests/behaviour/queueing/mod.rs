@@ -1,4 +1,4 @@
-//! Tests of calls that wait for a held lock, in one process and in many.
+//! Tests of calls that wait for a held lock, in one process and in several processes.
 
 mod clients_without_a_queue;
 mod processes;

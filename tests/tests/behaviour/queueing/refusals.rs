@@ -89,14 +89,14 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool only knows locks taken with the builder, all of them at one place in the code.
+    // The other pool has only seen locks taken with the builder, in one line of code.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(retry_after(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
 /// Fails if the mean of the holder's function is known but not used. Also fails if locks taken with
-/// the builder at two places in the code share one mean.
+/// the builder in two lines of code share one mean.
 async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");

@@ -1,5 +1,5 @@
-//! Tests of waiting for a held lock, on both stores. The time limit must be kept, and the first
-//! call must get the lock first.
+//! Tests of waiting for a held lock. The time limit must be kept, and the first call must get the
+//! lock first.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -20,7 +20,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
+/// True if the grace of a lock taken away at `since` is nearly over. The lock may then be free
+/// although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -288,8 +289,8 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// Time limit for all locks. A store that gets too little processor time needs a tenth of a
-    /// second for each lock.
+    /// Time limit for taking all locks away. A store that gets too little processor time needs a
+    /// tenth of a second for each lock.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;

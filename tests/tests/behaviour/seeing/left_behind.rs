@@ -15,7 +15,7 @@ use super::{LONG, TTL};
 const LOCKS: u64 = 100_000;
 const CALLERS: u64 = 200;
 
-/// Number of locks that use the same key, so that calls wait for each other.
+/// Number of successive calls that use the same key, so that some calls wait for each other.
 const SHARE_A_KEY: u64 = 4;
 
 /// The only key that may stay.

@@ -1,5 +1,5 @@
-//! Tests of odd nodes on servers with sessions. They must hide no lock, and a node that holds a
-//! lock must be shown.
+//! Tests of unexpected nodes (which hold no lock of this crate, or are not readable) on servers
+//! with sessions. Such nodes must hide no lock, and a node that holds a lock must be shown.
 
 use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;

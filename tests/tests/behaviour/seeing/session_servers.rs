@@ -26,7 +26,8 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
+/// True if the grace of a lock taken away at `since` is nearly over. The lock may then be free
+/// although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -277,8 +278,8 @@ async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
     assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process detects only the state of its own member of the cluster, or receives only
-/// messages sent through that member.
+/// Fails if an operator cannot take away a lock whose holder is connected to another member of the
+/// cluster.
 async fn over_another_member<S: SessionServer>() {
     let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
     let servers = servers.expect("a cluster starts");

@@ -43,7 +43,7 @@ fn a_renewed_kept_share_is_detected() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a free permit that should be kept.
+/// Fails if the suite does not detect that a permit is free although it should be kept for a while.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_freed_kept_share_is_detected() {
@@ -88,8 +88,8 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // The floor is ahead of the server's clock, as after the clock was set back. So fences grow
-    // only because of the tables.
+    // The floor, which fences of new rows exceed, is ahead of the server's clock, as after the
+    // clock was set back. So fences grow only because of the tables.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();

@@ -74,7 +74,7 @@ async fn a_name_lasts_as_long_as_its_locks() {
 
     let kept_since = Instant::now();
     held.release_after(HOLD).await.expect("it is held");
-    // Between two of these checks, no pool has this name.
+    // Each check drops its pool, so between two checks no pool has this name.
     loop {
         let looked = Instant::now();
         match take(&connect(URL).await).await {

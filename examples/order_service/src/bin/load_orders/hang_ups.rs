@@ -1,4 +1,5 @@
-//! Buyers who hang up during their sale. No sale may be lost or only half made.
+//! Buyers who close their connection during their sale ("hang up"). No sale may be lost or only
+//! half made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +57,7 @@ async fn buy(client: &Client, args: &Args) -> Result<(Answers, u64), Failure> {
             while Instant::now() < ends {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 let buying = client.post(&path, String::new());
-                // The buyers who hang up, and the times at which they do, are spread evenly and are
-                // the same in each run.
+                // The same buyers hang up at the same times in each run, spread evenly.
                 let hangs_up = number * 37 % 100 < percent;
                 if !hangs_up {
                     answers.add(&buying.await?);

@@ -1,4 +1,4 @@
-//! The services' database, read by this separate program.
+//! The database of the services, which this program reads by itself.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Loads two (or more) order services that share one lock store, and checks the result.
+//! A load test of two or more order services that share one lock store. Checks the result.
 //!
 //! Every order is sent many times at once, to all services in turn. Then more buyers than items buy
 //! at once. The result is checked in the database. Exit code 1 means that an order is missing or

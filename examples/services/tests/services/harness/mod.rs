@@ -19,8 +19,8 @@ use service::{Ended, Service};
 /// Time limit for anything that must happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Error text of a program that got no processor time for a second. The program's next attempt to
-/// connect can succeed.
+/// Error text of a program that could not connect to its store within a second, because the machine
+/// was busy. The next attempt can succeed.
 const LATE: &str = "did not answer within 1s";
 
 /// Fails unless the program could not start because the machine was too busy.

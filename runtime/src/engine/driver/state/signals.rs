@@ -46,12 +46,10 @@ impl EngineState {
                 None
             }
             Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
-            Signal::TakenAway(ticket) => {
-                if let Some(cell) = self.cells.get(&ticket) {
-                    cell.take_away();
-                }
+            Signal::TakenAway(ticket) => self.cells.get(&ticket).and_then(|cell| {
+                cell.take_away();
                 None
-            }
+            }),
             Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
                 self.notifications.over.push(Arc::clone(cell));
                 cell.lose()

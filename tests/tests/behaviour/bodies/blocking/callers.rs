@@ -36,7 +36,7 @@ fn locked(pool: &LockPool, probe: &dyn Probe) -> Result<bool> {
     Ok(probe.exists("k"))
 }
 
-/// Takes and releases the lock with each blocking method.
+/// Takes and releases the lock with each blocking method in turn.
 fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
     assert_eq!(locked(pool, probe), Ok(true));
     let request = || pool.lock("k").ttl(TTL).wait(LONG);

@@ -42,7 +42,7 @@ fn fails(pool: &LockPool) -> Result<u32> {
     Ok(u32::from(pool.is_held("k")))
 }
 
-/// Fails if an early end of a blocking body keeps the lock.
+/// Fails if a blocking body that returns an error with `?` keeps the lock.
 async fn a_question_mark_releases(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let ended = on_a_thread(move || fails(&pool)).await;

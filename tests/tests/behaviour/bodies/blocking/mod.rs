@@ -18,7 +18,7 @@ use leasehold_tests::wait;
 use tokio::sync::oneshot;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// Maximum wait for a lock that another call will release.
 const LONG: Duration = Duration::from_secs(50);

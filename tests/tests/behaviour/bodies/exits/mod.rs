@@ -33,7 +33,7 @@ pub(crate) use ways::Way;
 const TIMES: u32 = 100;
 /// Number of concurrent runs.
 const THREADS: u32 = 10;
-/// Longer than any of these ways takes.
+/// Time limit for one call to end, in any `Way`. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(30);
 /// Time for which another holder's lock must stay untouched. It is longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
@@ -42,7 +42,7 @@ const FOREIGN: Duration = Duration::from_secs(300);
 /// already over.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// The store of the locks, and a probe of these locks.
+/// The store of the locks, and a probe, which looks at the locks without the code under test.
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) probe: Arc<dyn Probe>,
@@ -71,7 +71,7 @@ pub(crate) struct Case {
     pub(crate) key: String,
     pub(crate) probe: Arc<dyn Probe>,
     pub(crate) entered: Notify,
-    /// A time before the call.
+    /// Time shortly before the call.
     began: Instant,
     /// One entry for each ended body. The entry is true if the key still existed while the body's
     /// destructors ran.
@@ -232,7 +232,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
     drop(runtime);
 }
 
-/// Generates a test for each of these ends of functions, with the locks in `$store`.
+/// Generates a test for each listed `Way`, with the locks in `$store`.
 macro_rules! ways_out {
     ($store:expr $(, $name:ident: $way:ident)* $(,)?) => {
         $crate::bodies::exits::ways_out! {

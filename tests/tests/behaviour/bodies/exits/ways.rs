@@ -53,7 +53,7 @@ impl Way {
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
-            // The lease is over or nearly over, or another holder has the key.
+            // In these cases the lease is over or nearly over, or another holder has the key.
             Self::Expired | Self::Stolen | Self::Outlived => Some(false),
             _ => Some(true),
         }
@@ -201,7 +201,7 @@ async fn begun(
     }
 }
 
-/// Starts the timeout only after the body has begun, even on a slow machine.
+/// Ends the call by a timeout, which starts only after the body has begun, even on a slow machine.
 async fn timeout(case: Arc<Case>) {
     let mut call = Box::pin(stays(Arc::clone(&case)));
     tokio::select! {
@@ -228,8 +228,7 @@ async fn plain_drop(case: Arc<Case>) {
     drop(call);
 }
 
-/// Drops the call after its first poll. This drop may be before, during or after the grant of the
-/// lock.
+/// Drops the call after its first poll. At this moment the store may have granted the lock or not.
 async fn dropped_while_acquiring(case: Arc<Case>) {
     let mut call = Box::pin(stays(case));
     poll_fn(|context| {

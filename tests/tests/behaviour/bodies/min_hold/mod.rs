@@ -17,7 +17,7 @@ const MIN_HOLD: Duration = Duration::from_millis(800);
 /// The least time between two calls. It is shorter than `MIN_HOLD`, because the store starts
 /// `min_hold` a moment before the first call gets its lock.
 const NEARLY: Duration = Duration::from_millis(600);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 fn request(pool: &LockPool, key: &str) -> LockRequest {

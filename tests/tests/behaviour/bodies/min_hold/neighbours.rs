@@ -38,7 +38,8 @@ async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let (start, excuse) = (Instant::now(), Excuse::begin());
     let guard = taken(&pool, "k").await;
     let release = async {
-        // Before the release, both calls must already sleep until a much later time.
+        // Before the release, both calls must have been refused once. They then sleep until a time
+        // far after `min_hold`.
         sleep(MIN_HOLD / 4).await;
         guard.release().await
     };

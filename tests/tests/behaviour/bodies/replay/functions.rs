@@ -158,8 +158,8 @@ fn a_result_returned_to_another_function_is_detected() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests do not detect an answer of the store returned to waiting calls of all
-/// functions.
+/// Fails if these tests do not detect a bug: the store's answer to one call is returned to the
+/// waiting calls of all functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_detected() {

@@ -19,7 +19,7 @@ mod values;
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longer than any call here takes unless it hangs.
+/// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

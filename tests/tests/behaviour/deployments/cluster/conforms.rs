@@ -15,8 +15,8 @@ async fn queues() {
     conformance_of_queues(&SHARED.url()).await;
 }
 
-/// Fails if a request of one client changes a lock, a share or a place in a queue that belongs to
-/// another client's token.
+/// Fails if a request of one client changes a lock, a shared lock or a place in a queue of another
+/// client.
 #[tokio::test]
 async fn clients_do_not_affect_tokens_of_other_clients() {
     let seed = Random::seeded("many clients of a cluster").below(1 << 32);

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
 
-/// Less than 30 s. The pool reads the slot map at least every 30 s, and a pool that detects nothing
-/// before that fails the test.
+/// Time within which the pool must follow a fail-over. It is less than 30 s, because a pool that
+/// detects nothing still reads the slot map every 30 s.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
 /// Fails if the pool stays with the killed master, or never finds the new master. Also fails if a

@@ -9,7 +9,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, SHARED, TTL, connect, take};
 
-/// Longest time after which a process without a notification repeats its request.
+/// The longest time after which a waiting process repeats its request if it gets no notification.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Returns one key on each of the masters.

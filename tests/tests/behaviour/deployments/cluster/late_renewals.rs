@@ -13,15 +13,15 @@ use super::redirects::hide_the_map;
 
 const TTL: Duration = Duration::from_secs(12);
 
-/// Interval between renewals. A failed renewal is repeated after at least 300 ms, and then the
-/// lease is already lost.
+/// Interval between renewals. It is so long that a failed renewal, which is repeated after at least
+/// 300 ms, loses the lease (see `MARGIN`).
 const INTERVAL: Duration = Duration::from_secs(11);
 
 /// Time from a renewal after `INTERVAL` until the engine reports the lease as lost.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// Key in a slot that is moving to the spare node. That node had no slots, so the pool does not
-/// know it.
+/// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool does
+/// not know this node.
 const TO_A_STRANGER: &str = "late";
 
 /// Returns keys of one slot. Half of them move to another node.
@@ -54,10 +54,10 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Some keys of one slot have moved, and then the leases of that slot are renewed together. Fails
-/// if these leases are not renewed one by one after that, or if a request answered with `MOVED` is
-/// not sent on at once. Also fails if a request for a node that is new to the pool is not kept
-/// until the pool has connected to this node.
+/// Renews the leases of one slot together after some keys of the slot have moved. Fails if the pool
+/// does not then renew these leases one by one, or does not follow `MOVED` at once. Also fails if a
+/// request for a node that is new to the pool is not kept until the pool has connected to this
+/// node.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_renewals_reach_moved_locks() {
     for _ in 0..6 {

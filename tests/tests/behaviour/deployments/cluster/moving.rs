@@ -10,7 +10,7 @@ use leasehold_tests::wait;
 use super::{LONG, TTL, code, connect, take};
 
 /// A ttl so short that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
-/// seconds late. With the frequent renewals of these tests, such a delay loses no lease.
+/// seconds late. With a renewal every `RENEWED`, such a delay loses no lease.
 const SHORT: Duration = Duration::from_secs(4);
 const RENEWED: Duration = Duration::from_millis(400);
 
@@ -33,11 +33,13 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     }
 }
 
-/// Fails if a renewal waits for the end of the move, or is not sent with `ASKING` to the node of
-/// its key. Also fails if a shared lock cannot be renewed while the queue's key is on another node.
-/// Also fails if leases cannot be renewed after only some of them have moved. Also fails if a
-/// waiting call is forgotten, or if the fence decreases because its counter is still on the old
-/// node.
+/// Fails in each of these cases:
+///
+/// - A renewal waits for the end of the move, or is not sent with `ASKING` to the node of its key.
+/// - A shared lock cannot be renewed while the queue's key is on another node.
+/// - Leases cannot be renewed after only some of them have moved.
+/// - A waiting call is forgotten.
+/// - The fence decreases, because its counter is still on the old node.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_while_their_slot_moves() {
     let cluster = Setup::new().start();

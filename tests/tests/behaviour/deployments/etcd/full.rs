@@ -10,18 +10,19 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, connect_patiently, works};
 
-/// A quota that is larger than one of two large values (`PART`), and smaller than both together.
+/// The database's size limit in bytes: more than one value of the size `PART`, and less than two of
+/// them.
 const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
-/// Options with which the leader keeps its role for this long without its follower. When the
-/// follower is back, the leader commits its entries.
+/// Options with which a leader without its follower stays the leader for 10 s. When the follower is
+/// back, the leader commits its entries.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
 /// Fails if an abandoned acquire leaves nodes behind that the server created although it refused
-/// the request. Such a case is possible because nothing is committed for a while. In this time, all
-/// three writes pass the quota check. After it, they are executed in their order, and the database
-/// is full before the acquire.
+/// the request. For a while nothing is committed, so two large writes and the acquire all pass the
+/// check of the size limit. Then they are executed in this order, and the database is full before
+/// the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
     let cluster = Etcd::cluster_with(

@@ -32,8 +32,8 @@ async fn a_lock_leaves_few_names_behind() {
         names.extend(seen.into_iter().flatten());
     }
     println!("{} names", names.len());
-    // Each process uses one name for its holder and one name for its place in the queue. A late
-    // answer may keep a name in use for a while.
+    // Each process uses one name for the node of its holder and one name for its node in the queue.
+    // A name cannot be reused while an answer about it is missing, so a few more names may be used.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 

@@ -91,8 +91,8 @@ async fn a_lost_right_ends_one_lease() {
     all_are_renewed(&others).await;
 }
 
-/// Fails if these tests do not detect a bug: after one renewal in a batch was refused, all of them
-/// are retried together.
+/// Fails if these tests do not detect a bug: after the refusal of one renewal, all renewals of its
+/// batch are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn unsplit_renewals_are_detected() {

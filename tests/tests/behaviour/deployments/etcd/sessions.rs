@@ -20,8 +20,7 @@ use crate::deployments::session_servers::{
     LONG, connect, connect_patiently, on_one_thread, take, works,
 };
 
-/// A ttl whose locks share a session of 607 s. The next heartbeat of that session is due after
-/// 200 s.
+/// A ttl whose locks share a session of 607 s. Heartbeats extend that session every 200 s.
 const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
@@ -154,8 +153,8 @@ async fn a_sealed_session_creates_no_node() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
 }
 
-/// Fails if a request is sent again after its caller was dropped. By then, the name of its node may
-/// belong to another node.
+/// Fails if a request is sent again after its caller was dropped. By then, another call may use the
+/// name of the request's node.
 #[tokio::test]
 async fn an_abandoned_request_is_not_sent_again() {
     etcd_gives_up(&Etcd::shared().url("given-up")).await;

@@ -1,5 +1,5 @@
-//! Tests that several requests in one call have the same results as the same requests in separate
-//! calls.
+//! Tests that several requests in one call of an SQL function have the same results as the same
+//! requests in separate calls.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
         .collect()
 }
 
-/// A separate set of keys, on which one story runs.
+/// A separate set of keys, on which one story (a sequence of requests) runs.
 struct Copy<'a> {
     client: &'a Client,
     prefix: String,
@@ -339,8 +339,8 @@ fn by_chance(random: &mut Random) -> Story {
 }
 
 /// Fails if a call with several requests has another outcome than a separate call for each of them.
-/// The rows are missing, free, pinned, waited for, held, expired, reserved, taken away, kept, or
-/// shared.
+/// The rows are missing, free, blocked by a transaction, waited for, held, expired, reserved, taken
+/// away, kept, or shared.
 #[tokio::test]
 async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");

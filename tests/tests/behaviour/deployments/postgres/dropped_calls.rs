@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::{LONG, connect, take};
 
-/// Time in which the next call could run during the transaction if nothing prevented it.
+/// Time in which the next call would end if the open transaction did not block it.
 const LOOK: Duration = Duration::from_secs(1);
 
 const LEVELS: [IsolationLevel; 3] = [

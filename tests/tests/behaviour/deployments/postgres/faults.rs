@@ -35,7 +35,7 @@ async fn ended_connections_are_replaced() {
     let (probe, mut number) = (database.probe("lock:"), 0);
     let end = "SELECT expires_at FROM leasehold.locks WHERE key = 'lock:held'";
     let first = probe.value(end);
-    // The loop also ends if the lease is lost, because a lost lease is not renewed.
+    // The loop ends after 20 rounds and a renewal, or when the lease is lost.
     while number < 20 || kept.check().is_ok() && probe.value(end) == first {
         // The pool may be connecting at this moment and have no connection, so this statement is
         // repeated.
@@ -100,7 +100,7 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works(&pool, &format!("after-{round}")).await;
-        // The ttl is far longer than this limit, so the pool has removed the lock.
+        // This limit is far shorter than the ttl, so only the pool can have removed the lock.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{LONG, take, works};
 
 const CALLERS: u32 = 60;
-/// Longer than the time for which the engine collects further requests.
+/// Pause between two requests. Longer than the 20 ms for which the engine collects requests.
 const APART: Duration = Duration::from_millis(25);
 
 /// Fails if each request to a slow server is a separate call, which would keep the server slow.
@@ -50,8 +50,8 @@ fn piled_up_calls_are_detected() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if a renewal behind pending calls waits for as long as these calls may take. Their
-/// connection is silent, so the lease would end before that.
+/// Fails if a renewal on a silent connection waits for the earlier requests of other calls to time
+/// out. The lease would end before that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_does_not_wait_for_patient_calls() {
     const KEPT: Duration = Duration::from_secs(9);

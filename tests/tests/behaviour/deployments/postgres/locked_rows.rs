@@ -1,4 +1,4 @@
-//! Tests that only the lease of its own key is lost while another client locks a row.
+//! Tests that a row locked by another client costs at most the lease of the row's own key.
 
 use std::time::Duration;
 

@@ -97,8 +97,8 @@ async fn is_kept_from(pool: &LockPool, key: &str) {
     assert!(matches!(error, LockError::Contended { .. }), "{error}");
 }
 
-/// Lets waiting processes be as late as on a busy machine. They still get the lock reserved for
-/// them.
+/// Executes `WITHOUT_HASTE`, so that a waiting process gets the lock reserved for it even if a busy
+/// machine wakes it late.
 async fn without_haste(database: &Database) {
     let made = database.client().await.batch_execute(WITHOUT_HASTE).await;
     made.expect("an owner may");

@@ -70,8 +70,8 @@ async fn take_advisory_locks(neighbour: &Client) {
     }
 }
 
-/// Fails if a role with only the right to connect delays the removal of idle rows, a migration or a
-/// beacon.
+/// Fails if a role with only the right to connect delays the removal of idle rows, a migration, or
+/// a new session of a pool (which writes a row, its beacon).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_with_only_connect_delays_nothing() {
     let empty = Postgres::shared().database();

@@ -60,7 +60,7 @@ async fn a_call_with_a_lost_answer_is_repeated() {
         for verb in ["acquire", "release", "join"] {
             loses(&proxy, &pool, verb, after).await;
             let gone = || !probe.exists(&format!("lost-{verb}"));
-            // The ttl is longer than this limit, so the pool has removed the lock.
+            // This limit is shorter than the ttl, so only the pool can have removed the lock.
             wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
         }
     }

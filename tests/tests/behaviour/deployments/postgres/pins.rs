@@ -1,5 +1,5 @@
-//! Tests of pinned locks, which have no holder but are still blocked by transactions. They are
-//! shown with the sessions of these transactions.
+//! Tests of pinned locks. Such a lock has no holder, but transactions that have verified it
+//! ("pins") still block it. It is shown with the sessions of these transactions.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn pid(client: &Client) -> u32 {
     pid.unsigned_abs()
 }
 
-/// Inspects `k`, which must be pinned.
+/// Inspects `k`, which must have no holder but still be blocked by a transaction.
 async fn pinned(pool: &LockPool) -> LockInfo {
     let mut lock = pool.inspect("k").await.expect("it answers");
     // A release may still be on its way.
@@ -224,7 +224,8 @@ async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     }
 }
 
-/// Fails if a lock with a holder is shown as pinned because of a transaction of the holder itself.
+/// Fails if a lock with a holder is shown as blocked by a transaction, if the transaction belongs
+/// to the holder.
 #[tokio::test]
 async fn a_transaction_of_the_holder_is_not_shown_as_a_pin() {
     let (database, pool) = fresh().await;

@@ -23,7 +23,8 @@ fn listening(database: &Database) -> String {
     format!("&listen={url}")
 }
 
-/// Fails if a pooler is detected only by the first lock, or only when two calls hold locks.
+/// Fails if a pool connects through a pooler although its URL does not declare one. The error must
+/// not come only with the first lock, or only when two calls hold locks.
 #[tokio::test]
 async fn an_undeclared_pooler_is_refused() {
     let (database, _pool) = fresh().await;
@@ -117,7 +118,7 @@ async fn processes_without_messages_are_served_in_order() {
     let (held, probe) = (take(&direct, "order").await, database.probe("lock:"));
     let mut pools = Vec::new();
     for number in 0..3 {
-        // With each of these URLs, the pool gets no messages for a different reason.
+        // Each of these URLs gives another reason why the pool gets no messages.
         pools.push(match number {
             0 => pooled(&pooler, &database, "").await,
             1 => pooled(&pooler, &database, "&listen=off").await,

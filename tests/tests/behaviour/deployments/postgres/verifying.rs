@@ -15,7 +15,8 @@ use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
-/// Longest time until a waiting call gets a free lock. The call repeats its request every 100 ms.
+/// The longest time until a waiting call gets a free lock. The call repeats its request every 100
+/// ms.
 const LOOKS: Duration = Duration::from_secs(3);
 /// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(10);

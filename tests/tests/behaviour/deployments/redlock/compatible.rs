@@ -46,7 +46,8 @@ async fn all_nodes_carry_one_token() {
     guard.release().await.expect("it is held");
 }
 
-/// Another client takes the lock like redsync and similar clients: with `SET NX PX` on each node.
+/// Another client takes the lock like redsync: with `SET NX PX` on each node. Fails if leasehold
+/// then gets the lock.
 #[tokio::test]
 async fn a_client_with_a_majority_excludes_leasehold() {
     let nodes = shared(3, TTL);

@@ -67,7 +67,8 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // The pool that has detected the restart counts this time. The node does not count it.
+        // A node restarted empty does not vote for this time. The pool counts the time, because the
+        // node itself does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

@@ -16,8 +16,8 @@ pub(super) mod sessions;
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The ttl of a lock that is held during several steps of a test. The shared servers allow a
-/// session that is long enough for it. A separate server may not.
+/// The ttl of a lock that is held during several steps of a test. Only the shared servers surely
+/// allow a session that is long enough for this ttl.
 pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// Durations of locks and sessions in the tests of one store.
@@ -25,10 +25,10 @@ pub(super) trait Times: SessionServer {
     /// The ttl of a lock whose end no test waits for.
     const TTL: Duration;
 
-    /// The ttl of a process's lock.
+    /// The ttl of a lock that a separate process holds.
     const LEASE: Duration;
 
-    /// Duration of a session for a process's lock.
+    /// Duration of a session for a lock with the ttl `LEASE`.
     const SESSION: Duration;
 }
 

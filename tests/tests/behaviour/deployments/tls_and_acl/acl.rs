@@ -34,8 +34,8 @@ async fn the_documented_permissions_are_sufficient() {
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
-    // A waiting process is notified when the lock is free. So it need not wait for the end of the
-    // holder's long ttl.
+    // A waiting process is notified when the lock is free for it. Without the permission for
+    // notifications, it would get the lock later.
     let other = connect(&url).await;
     let guard = pool
         .lock("turn")

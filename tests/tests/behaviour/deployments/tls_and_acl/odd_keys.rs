@@ -70,8 +70,8 @@ async fn a_lost_right_to_a_shared_lock_ends_one_lease() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
-/// Fails if these tests do not detect a bug: after one renewal in a batch was refused, all of them
-/// are retried together.
+/// Fails if these tests do not detect a bug: after the refusal of one renewal, all renewals of its
+/// batch are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn unsplit_renewals_are_detected() {
@@ -91,7 +91,8 @@ fn write(probe: &RedisProbe, key: &str, command: &[&str]) {
     probe.run::<()>(&write);
 }
 
-/// Commands that write data with a form that no pool writes.
+/// Commands that write data in a form that no pool writes. The key is inserted after the first
+/// word.
 const ODD: [&[&str]; 6] = [
     &["SET", ""],
     &["SET", "ffffffffffffffffffffffffffffffff:inf"],

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Longer than a busy machine suspends a thread. A section of Curator continues after the end of
-/// its session, so a session must not end while its section runs.
+/// Duration of Curator's sessions. A section of Curator continues after the end of its session, so
+/// no session may end during a section. A busy machine suspends threads for less than this time.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -155,7 +155,8 @@ async fn curator_and_leasehold_exclude_each_other() {
     together(&mut servers, "curator", time, async |_| ()).await;
 }
 
-/// Fails if both are inside together when the leader of the ensemble is killed.
+/// Fails if a process of leasehold and a process of Curator are inside together when the leader of
+/// the ensemble is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);

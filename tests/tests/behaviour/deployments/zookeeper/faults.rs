@@ -36,8 +36,8 @@ async fn leases_survive_the_loss_of_a_leader() {
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
-/// Answers are lost after a random moment, so only some rounds lose the answer to the creation of
-/// the node.
+/// Each round loses all answers after a random moment. Only in some rounds is the answer to the
+/// creation of the node among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     const WANTED: u32 = 5;

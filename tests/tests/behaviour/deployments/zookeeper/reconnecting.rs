@@ -14,8 +14,7 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 
-/// A ttl that is longer than a restart takes, and the limit for sessions that is enough for this
-/// ttl.
+/// A ttl that is longer than a restart takes, and a limit for sessions that allows this ttl.
 const KEPT: Duration = Duration::from_secs(9);
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
@@ -90,7 +89,7 @@ const CALLS: usize = 1_000;
 /// The ttl of the waiting calls. Even on a busy machine their leases can be renewed in time.
 const WAITING: Duration = Duration::from_secs(20);
 
-/// Highest number of keys in a call.
+/// Number of keys in each call. A call accepts no more.
 const AT_ONCE: usize = 16;
 
 fn long_key(number: usize) -> String {
@@ -145,8 +144,8 @@ async fn many_waiting_calls_survive_a_disconnect() {
     own.release().await.expect("held");
 }
 
-/// Waits until each call watches the znode that is before its own. Each check opens a connection to
-/// the server.
+/// Waits until each call watches the znode before its own znode in the queue. Each check opens a
+/// connection to the server.
 async fn all_watch(server: &Zookeeper) {
     const STEP: Duration = Duration::from_millis(100);
     let all = async {

@@ -100,8 +100,9 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock counts as held although its node was deleted. The server that answers was the
-/// leader, but has been replaced. The new leader has counted the session from its own election.
+/// Fails if a lock counts as held although its node was deleted. The answers come from the old
+/// leader, which was replaced while it was stopped. The new leader has counted the session from its
+/// own election and ended it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
@@ -129,7 +130,8 @@ async fn a_replaced_leader_confirms_nothing() {
 }
 
 /// Fails if a heartbeat counts before the leader has received it. The client's server informs the
-/// leader up to half a tick later, so a heartbeat consists of three writes.
+/// leader up to half a tick later. For this reason, a heartbeat consists of three writes over some
+/// time.
 #[tokio::test]
 async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     let server = Zookeeper::start();

@@ -2,7 +2,7 @@
 //! versions exclude each other, wait in one queue, notify each other, keep locks and share locks.
 //!
 //! Each scene runs with all four pairs of versions. The pair of two earlier processes shows that
-//! the test's own client for the earlier version is correct.
+//! `leasehold_tests::earlier_version`, which imitates the earlier version, is correct.
 
 mod keeping;
 mod peer;

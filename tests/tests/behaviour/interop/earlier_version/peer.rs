@@ -1,4 +1,5 @@
-//! The earlier version as the other client in the tests with other clients of the convention.
+//! The earlier version as the other client in the tests of `interop`: it also follows the
+//! convention `SET NX PX`.
 
 use std::time::Duration;
 

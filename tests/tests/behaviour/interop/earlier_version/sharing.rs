@@ -75,7 +75,7 @@ fn permits_are_counted_across_both_versions() {
     });
 }
 
-/// Fails if a writer of one version that leaves lets in only readers of the same version.
+/// Fails if only readers of the same version get the lock after a writer's release.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();

@@ -45,8 +45,8 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
     fence
 }
 
-/// Fails if this version reserves a key with a value that the earlier process does not recognise as
-/// its own. Also fails if the message to that process has another form.
+/// This version reserves a free key for a waiting process of the earlier version. Fails if that
+/// process does not recognise the reservation as its own, or if the message to it has another form.
 #[test]
 fn this_version_hands_over_to_the_earlier_version() {
     let stage = Stage::new();
@@ -75,8 +75,8 @@ fn this_version_hands_over_to_the_earlier_version() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if the earlier version ignores this version's place in the queue, or if the earlier holder
-/// is not notified of the waiting process.
+/// Fails if the earlier version ignores a process of this version in the queue, or if the earlier
+/// holder is not notified of that process.
 #[test]
 fn the_earlier_version_hands_over_to_this_version() {
     let stage = Stage::new();
@@ -146,7 +146,7 @@ fn busy_calls_let_a_process_of_the_earlier_version_in() {
     }
 }
 
-/// Fails if a process that abandons its place in the queue keeps the other version from the lock.
+/// Fails if a process that has left the queue keeps the other version from the lock.
 #[test]
 fn an_abandoned_place_blocks_no_process() {
     let stage = Stage::new();

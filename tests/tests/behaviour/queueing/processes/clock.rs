@@ -21,8 +21,8 @@ fn start() -> (ServerClock, Server, RedisProbe) {
     (clock, server, probe)
 }
 
-/// Fails if a stopped waiting process counts as alive until the time that the clock showed before
-/// it was set back.
+/// Sets the clock back while a stopped process waits. Fails if the process counts as alive until
+/// the clock shows again the time of its last request.
 #[tokio::test]
 async fn stopped_processes_with_future_times_expire() {
     let (clock, server, probe) = start();
@@ -41,8 +41,8 @@ async fn stopped_processes_with_future_times_expire() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// Like the test above, for readers that arrive while another reader is inside. A stopped writer is
-/// first in the queue.
+/// Like the test above, for readers that arrive behind a stopped writer while another reader is
+/// inside.
 #[tokio::test]
 async fn readers_pass_a_stopped_writer_with_a_future_time() {
     let (clock, server, probe) = start();
@@ -63,9 +63,8 @@ async fn readers_pass_a_stopped_writer_with_a_future_time() {
     }
 }
 
-/// Fails if a reserved lock stays reserved for too long after the clock was set back. The lock is
-/// reserved for a process, and its key contains the end of the reservation, which is then in the
-/// future.
+/// Fails if a reserved lock stays reserved for too long after the clock was set back. The key
+/// contains the end of the reservation, which is then far in the future.
 #[tokio::test]
 async fn a_claim_with_a_future_end_expires() {
     let (clock, server, probe) = start();
@@ -128,8 +127,8 @@ async fn queue_records_without_a_process_are_ignored() {
     wait::until_async("nothing is left of them", SOON, clean).await;
 }
 
-/// Fails if a dead reader keeps a writer out until the time that the clock showed before it was set
-/// back. The reader is inside when the clock is set, and is killed later.
+/// Fails if a reader that is inside when the clock is set back, and is killed later, keeps a writer
+/// out for longer than its lease.
 #[tokio::test]
 async fn a_share_renewed_after_a_clock_change_expires() {
     let (clock, server, probe) = start();

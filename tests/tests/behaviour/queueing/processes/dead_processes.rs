@@ -48,7 +48,7 @@ fn connected(job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Returns the time for which the next live process waits after a release, minus the delays of a
+/// Returns the time from a release until the next live process has the lock, minus the delays of a
 /// busy machine.
 async fn next_after(server: &Server, held: LockGuard) -> Duration {
     let mut line = Line::new("dead");
@@ -98,8 +98,7 @@ async fn a_stopped_process_delays_others_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Fails if readers behind a stopped writer wait longer than a writer at the same place in the
-/// queue.
+/// Fails if readers behind a stopped writer wait longer than a writer would in their place.
 #[tokio::test]
 async fn a_stopped_writer_delays_readers_by_one_claim() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Tests of processes that queue for a lock. They get it in the order of the queue and in turns,
-//! even if one of them fails. Each pool is a separate process for the store.
+//! Tests of processes that queue for a lock. They get the lock in the order of the queue, even if
+//! one of them fails. Each pool is a separate process for the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
 /// Time for which the store reserves a free key for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// A process without a request for this time loses its place in the queue.
+/// A process that sends no request for this time loses its place in the queue.
 const FORGOTTEN: Duration = Duration::from_secs(3);
 /// Time limit for a removal. Without a removal, a lock would last longer.
 const SOON: Duration = Duration::from_secs(20);

@@ -1,5 +1,5 @@
 //! Tests of servers that send no messages: an old server, and a server that does not permit
-//! messages. Processes get a lock later, but still in the order of the queue and in turns.
+//! messages. Processes get a lock later, but still in the order of the queue.
 
 use std::time::{Duration, Instant};
 

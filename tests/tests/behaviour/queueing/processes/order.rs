@@ -38,7 +38,8 @@ on_stores!(memory redis sentinel cluster postgres: (
 async fn a_repeated_request_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
-    // This option lets the first process keep the lock for its own calls, even on a busy machine.
+    // With this option, the first process never leaves the key free for other clients, even on a
+    // busy machine.
     let first = connect_with(&server.url(), |fairness| {
         fairness.make_way_after(Duration::ZERO)
     })
@@ -117,8 +118,8 @@ async fn a_single_try_does_not_overtake() {
     let released = Instant::now();
     held.release().await.expect("still held");
     line.served_as(released, &["a", "b", "c", "d"]).await;
-    // The last waiting call may have released the lock before this check. Then no call is in the
-    // queue.
+    // An attempt succeeds only after all waiting calls have had the lock, so the queue is then
+    // empty.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);

@@ -31,7 +31,8 @@ async fn nothing_is_left(server: &Server) {
     soon("nothing is left", clean).await;
 }
 
-/// Fails if a call that times out leaves the place of its process in the queue behind.
+/// Fails if a process leaves the queue although one of its calls still waits. Also fails if it
+/// stays in the queue after its calls have timed out or were dropped.
 #[tokio::test]
 async fn calls_that_time_out_leave_nothing() {
     let (server, probe, held) = held("given-up").await;
@@ -92,7 +93,7 @@ async fn calls_dropped_at_their_turn_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a pool still has places in queues after its shutdown.
+/// Fails if a process is still in a queue after the shutdown of its pool.
 #[tokio::test]
 async fn a_shutdown_leaves_no_place_in_a_queue() {
     let (server, probe, held) = held("shutdown").await;
@@ -137,8 +138,8 @@ async fn contention_leaves_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if the tests above do not detect a process that keeps its place in a queue after its calls
-/// were dropped.
+/// Fails if the tests above do not detect a process that is still in a queue after its calls were
+/// dropped.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_place_is_detected() {

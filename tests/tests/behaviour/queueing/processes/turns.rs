@@ -1,5 +1,5 @@
-//! Tests of turns. In its turn, a process passes a lock from one of its calls to the next call. The
-//! turn is limited while other processes wait.
+//! Tests of the time in which a process passes a lock from one of its calls to the next (its turn).
+//! The turn is limited while other processes wait.
 
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,14 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// Removes the other limits, so that they end no turn even on a slow machine.
+/// Removes the limits that a test does not test, so that they have no effect, even on a slow
+/// machine.
 fn endless(fairness: Fairness) -> Fairness {
     fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
 
-/// Fails if a turn has no end, or ends after another number of calls than configured.
+/// Fails if a process passes the lock among its own calls without end, or for another number of
+/// calls than configured.
 #[tokio::test]
 async fn a_turn_ends_after_the_configured_passes() {
     let server = Server::start();
@@ -47,7 +49,8 @@ async fn a_turn_ends_after_the_configured_passes() {
     }
 }
 
-/// Fails if long sections make a turn longer than its time limit.
+/// Fails if a process with long bodies passes the lock among its own calls for longer than the time
+/// limit.
 #[tokio::test]
 async fn a_turn_ends_after_a_time_limit() {
     let server = Server::start();
@@ -64,8 +67,8 @@ async fn a_turn_ends_after_a_time_limit() {
     }
 }
 
-/// Fails if a process does not detect another process that comes during its turn, or if it counts
-/// the calls before that.
+/// Fails if a process does not detect that another process begins to wait while it passes the lock
+/// among its own calls. Also fails if it counts the calls before that.
 #[tokio::test]
 async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();
