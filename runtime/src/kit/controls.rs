@@ -84,9 +84,8 @@ impl Kit {
     /// Earlier requests that have no answer yet fail as well, although the store may have carried
     /// them out. Held locks last until their leases end.
     ///
-    /// A call without `wait` repeats its request until the pool's `io_timeout`, one second by
-    /// default, and then gets [`LockError::Unavailable`][unavailable]. With paused time this takes
-    /// no time at all. Other holders ([`hold`](Self::hold)) still reach the store.
+    /// A call without `wait` gets [`LockError::Unavailable`][unavailable] at once. Other holders
+    /// ([`hold`](Self::hold)) still reach the store.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -21,6 +21,11 @@ mod config;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
+#[cfg(feature = "tls")]
+type Given = Arc<ClientConfig>;
+#[cfg(not(feature = "tls"))]
+type Given = std::convert::Infallible;
+
 /// The trusted authorities and the pool's own certificate, as set on the builder. `Debug` shows
 /// neither.
 #[derive(Clone, Default)]
@@ -30,8 +35,7 @@ pub(crate) struct Tls {
     /// PEM of the pool's certificate, and PEM of its private key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// Configuration of the program, instead of `ca` and `client`.
-    #[cfg(feature = "tls")]
-    pub(crate) given: Option<Arc<ClientConfig>>,
+    pub(crate) given: Option<Given>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. A pool opens that connection before it has an engine, so the engine
     /// never waits for the read. Later connections use the same certificates.
@@ -46,11 +50,7 @@ impl Tls {
 
     /// True if the program has configured rustls.
     pub(crate) fn is_given(&self) -> bool {
-        #[cfg(feature = "tls")]
-        let given = self.given.is_some();
-        #[cfg(not(feature = "tls"))]
-        let given = false;
-        given
+        self.given.is_some()
     }
 
     fn has_no_certificates(&self) -> bool {

@@ -54,7 +54,7 @@ async fn all_events_are_recorded_in_order() {
         "9.000s call 3 of kit::history::sell item:kettle released",
         "9.000s call 4 of kit::history::sell item:kettle granted, exclusive",
         "9.000s call 4 of kit::history::sell item:kettle lost",
-        "10.000s call 5 of kit::history::look item:kettle refused, unavailable",
+        "9.000s call 5 of kit::history::look item:kettle refused, unavailable",
     ];
     let reported = kit.history().to_string();
     let reported: Vec<_> = reported

@@ -30,8 +30,8 @@ async fn no_request_succeeds_while_the_store_is_down() {
     assert_eq!(kit.history().refusals(), 1, "{}", kit.history());
 }
 
-/// Fails if a call stops waiting earlier or later than its `io_timeout`. Also fails if a waiting
-/// call does not get the lock after the store is up again.
+/// Fails if a call without `wait` waits for a store that is known to be away. Also fails if a
+/// waiting call does not get the lock after the store is up again.
 #[tokio::test(start_paused = true)]
 async fn calls_continue_when_the_store_is_back() {
     let kit = Kit::new();
@@ -39,10 +39,7 @@ async fn calls_continue_when_the_store_is_back() {
     let begun = Instant::now();
     assert!(is_unavailable(&request(&kit).acquire().await));
     let after = begun.elapsed();
-    assert!(
-        secs(1) <= after && after < secs(1) + Duration::from_millis(2),
-        "{after:?}"
-    );
+    assert!(after < Duration::from_millis(2), "{after:?}");
 
     let waits = tokio::spawn(request(&kit).wait(secs(30)).acquire());
     sleep(secs(10)).await;

@@ -72,12 +72,13 @@ fn readable(path: &str) -> Option<String> {
     if method.contains([':', '<', '>']) {
         return None;
     }
-    let of = match (split_outside(block, separator), separator) {
-        (Some((of, _)), " as ") => of,
-        (Some((_, of)), _) => of,
-        (None, " as ") => return None,
-        (None, _) => block,
+    let (before, after) = match split_outside(block, separator) {
+        Some(parts) => parts,
+        // A method of the type itself.
+        None if separator == " for " => (block, block),
+        None => return None,
     };
+    let of = if separator == " as " { before } else { after };
     is_balanced(of).then(|| format!("{of}::{method}"))
 }
 
@@ -207,7 +208,8 @@ mod tests {
         }
 
         pub(super) fn create() -> &'static str {
-            (|| name!())()
+            let closure = || name!();
+            closure()
         }
     }
 
