@@ -49,7 +49,7 @@ fn owners_are_cut(url: &str, commands: &[(&[&str], i32)]) {
         assert!(text.len() < MOST, "{url} {arguments:?}: {}", text.len());
     }
     let mut watch = leasehold(url);
-    let mut watch = watch.arg("watch").stdout(Stdio::piped());
+    let watch = watch.arg("watch").stdout(Stdio::piped());
     let mut watch = watch.spawn().expect("it starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("it is piped"));
     let _watch = Leashed::new(watch, None);

@@ -68,10 +68,10 @@ fn each_change_is_printed_once() {
         assert_eq!(change["key"], "job:7");
         assert_eq!(change["lock"]["holders"][0]["owner"]["pid"], holder.id());
         let store = format!("redis://{}", server.address());
-        let place = (Value::from("lock"), Value::from(store));
+        let asked = (Value::from("lock"), Value::from(store));
         assert_eq!(
             (&change["namespace"], &change["store"]),
-            (&place.0, &place.1)
+            (&asked.0, &asked.1)
         );
         journal.open("end");
         assert_eq!(holder.wait().code, Some(0));
@@ -85,7 +85,7 @@ fn each_change_is_printed_once() {
         );
         assert_eq!(
             (&change["namespace"], &change["store"]),
-            (&place.0, &place.1)
+            (&asked.0, &asked.1)
         );
         let time = change["time"].as_str().expect("a text");
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
