@@ -47,11 +47,12 @@ impl Table {
     pub(super) fn lines(&mut self, locks: &[LockInfo], head: bool, now: SystemTime) -> Vec<String> {
         let head = head.then(|| HEAD.map(str::to_owned));
         let rows = locks.iter().flat_map(|lock| rows(lock, now));
-        self.lines_of(head.into_iter().chain(rows).collect())
+        let rows: Vec<_> = head.into_iter().chain(rows).collect();
+        self.lines_of(&rows)
     }
 
-    fn lines_of(&mut self, rows: Vec<[String; COLUMNS]>) -> Vec<String> {
-        for row in &rows {
+    fn lines_of(&mut self, rows: &[[String; COLUMNS]]) -> Vec<String> {
+        for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = text::width(cell).max(*width);
             }
@@ -142,7 +143,7 @@ mod tests {
     fn shown(room: usize, key: &str, holder: &str) -> Vec<String> {
         let mut table = Table::new(Some(room));
         let row = [key, "exclusive", holder, "2.5 s", "27 s", "0"].map(str::to_owned);
-        let lines = table.lines_of(vec![row]);
+        let lines = table.lines_of(&[row]);
         for line in &lines {
             assert!(text::width(line) <= room, "{room}: {line:?}");
         }
@@ -203,7 +204,7 @@ mod tests {
         }
         let mut table = Table::new(None);
         let row = |key: &str| [key, "exclusive", "h (pid 7)", "1 s", "1 s", "0"].map(str::to_owned);
-        let lines = table.lines_of(vec![row("注文:7"), row("order:42")]);
+        let lines = table.lines_of(&[row("注文:7"), row("order:42")]);
         assert!(lines[0].starts_with("注文:7    exclusive"), "{lines:?}");
         assert!(lines[1].starts_with("order:42  exclusive"), "{lines:?}");
     }
@@ -214,7 +215,7 @@ mod tests {
         let long = "x".repeat(70_000);
         let mut table = Table::new(None);
         let row = [&*long, "k", &*long, "1 s", "1 s", "0"].map(str::to_owned);
-        assert!(table.lines_of(vec![row])[0].len() > 140_000);
+        assert!(table.lines_of(&[row])[0].len() > 140_000);
         assert!(shown(80, &long, &long).len() > 800);
     }
 }

@@ -245,6 +245,7 @@ mod tests {
     /// method.
     #[test]
     fn brackets_in_paths_are_matched() {
+        static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());
         for (path, name) in [
             ("t::f", Some("t::f")),
             ("t::Of<t::A>::g", Some("t::Of<t::A>::g")),
@@ -277,7 +278,6 @@ mod tests {
             let path = format!("{path}::{{{{closure}}}}::__LEASEHOLD_SITE::{{{{closure}}}}");
             assert_eq!(readable(&path).as_deref(), name, "{path}");
         }
-        static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());
         assert_eq!(At::Function(&OTHER).function(), "shop::create");
     }
 }
