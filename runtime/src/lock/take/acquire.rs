@@ -398,18 +398,16 @@ impl Taking {
         match poll_fn(|cx| lock.poll_taken(cx)).await {
             Ok(_) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
-            Err(LockError::TimedOut {
-                key,
-                retry_after,
-                holder,
-                ..
-            }) => Err(LockError::TimedOut {
-                key,
-                waited: self.waited(),
-                retry_after,
-                holder,
-            }),
-            Err(error) => Err(error),
+            // The leases have become too old while the store was away.
+            Err(LockError::Unavailable { .. }) if fresh < left && self.fresh(before).is_zero() => {
+                Ok(None)
+            }
+            Err(mut error) => {
+                if let LockError::TimedOut { waited, .. } = &mut error {
+                    *waited = self.waited();
+                }
+                Err(error)
+            }
         }
     }
 
