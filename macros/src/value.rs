@@ -366,7 +366,7 @@ pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
-/// Parses the path by which the function refers to `leasehold`.
+/// Parses the path by which the generated code refers to `leasehold`.
 pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
     const EXAMPLE: &str = "crate = shop::leasehold";
     let value = required(option, EXAMPLE)?;

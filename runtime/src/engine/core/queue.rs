@@ -150,8 +150,8 @@ impl KeyQueue {
         self.ask_at <= now && !self.held_back
     }
 
-    /// Makes the head wait until fewer requests are under way, or ends this wait if `waits` is
-    /// false.
+    /// If `waits` is true, makes the head wait until fewer requests are under way. Otherwise ends
+    /// this wait.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }

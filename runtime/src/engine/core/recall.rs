@@ -18,8 +18,9 @@ use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
-    /// Answers `id`, and the waiting calls with the same key and function, with the result that the
-    /// store keeps.
+    /// Answers `id` with the result that the store keeps. Also answers the waiting `replay` calls
+    /// with the same key and function: with the result, or with `Mismatch` if their fingerprint
+    /// differs.
     pub(super) fn recalled(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;

@@ -1,4 +1,5 @@
-//! The leases of the running code, which nested calls and spawned tasks find.
+//! The locks that the running code is inside of. A nested call looks them up, to enter a lock or to
+//! refuse a deadlock. Tasks of `leasehold::spawn` inherit them for `is_held`.
 
 pub(crate) mod call_site;
 pub(crate) mod is_held;

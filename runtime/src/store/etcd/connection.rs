@@ -57,7 +57,7 @@ pub(super) struct Connection {
 struct Unanswered {
     count: u32,
     /// Start of the present silence: the time of the last answer, or of the first unanswered
-    /// request. None if no request is unanswered.
+    /// request. None if no request waits for an answer and the last one did not time out.
     since: Option<Instant>,
 }
 

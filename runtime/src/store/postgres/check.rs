@@ -28,7 +28,7 @@ const TTL: Duration = Duration::from_secs(1);
 /// The oldest tested version.
 const OLDEST: i32 = 130_000;
 
-/// More dead rows than this mean that vacuum cannot remove them.
+/// More dead rows than this suggest that vacuum cannot remove them.
 const MANY_DEAD_ROWS: i64 = 20_000;
 
 const FACTS: &str = "

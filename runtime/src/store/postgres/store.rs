@@ -70,7 +70,8 @@ pub(crate) struct PostgresStore {
     /// Fires when idle rows must be removed, or the connection must be replaced or checked for
     /// silence.
     timer: Pin<Box<Sleep>>,
-    /// Elapses once the runtime has polled its sockets after this timer's deadline.
+    /// Set to the time at which a silence became too long. Elapses only after the runtime has polled
+    /// its sockets once more, so that a late answer is still read.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,

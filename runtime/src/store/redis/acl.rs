@@ -64,7 +64,7 @@ pub(crate) fn rule() -> String {
     format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }
 
-/// Describes how to permit a forbidden command.
+/// Lists the permissions that a user needs.
 pub(super) fn advice() -> String {
     format!(
         "the user lacks a permission; with the namespace `lock` it needs {}, +{FOR_REPLICAS} for `replicas`, and {FOR_CLUSTER} for \

@@ -219,8 +219,9 @@ impl QuorumCore {
         self.open(id, pending, now);
     }
 
-    /// Removes a call's key from all nodes. Repeats each removal until its outcome is certain.
-    /// Returns the ttl after which the key expires in any case.
+    /// Removes a call's key from all nodes, with `keep` only after this time. Repeats each removal
+    /// until its outcome is certain or the key has expired. Returns the ttl after which the key
+    /// expires in any case.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,

@@ -74,8 +74,7 @@ impl<S: Service> Shared<S> {
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
-            // A downgrade to a share is ignored: the lock stays exclusive, and readers wait until
-            // it ends.
+            // A downgrade to a share is ignored: the lock stays exclusive.
             Op::Keep { renewals, .. } => self.renew(renewals, patience).await,
             Op::Give(Give {
                 kind: GiveKind::Record(_),

@@ -21,20 +21,20 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use super::{LONG, TTL, comes_back, tries, waits};
 
-const USER: &str = "app";
+pub(super) const USER: &str = "app";
 
 /// Time for which a password is valid.
 const VALID: Duration = Duration::from_secs(2);
 
 /// Passwords of a user, which the pool's function returns.
 #[derive(Clone, Default)]
-struct Vault {
+pub(super) struct Vault {
     password: Arc<Mutex<String>>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Vault {
-    fn set(&self, password: &str) {
+    pub(super) fn set(&self, password: &str) {
         password.clone_into(&mut self.password.lock().expect("no panic"));
     }
 
@@ -43,7 +43,7 @@ impl Vault {
     }
 
     /// Configures a pool for `user` with the passwords of this vault.
-    fn builder(&self, url: &str, user: &'static str) -> LockPoolBuilder {
+    pub(super) fn builder(&self, url: &str, user: &'static str) -> LockPoolBuilder {
         let vault = self.clone();
         LockPool::builder()
             .url(url)
@@ -59,7 +59,7 @@ impl Vault {
     }
 
     /// Waits until the pool has asked for credentials `more` times.
-    async fn is_asked(&self, more: usize) {
+    pub(super) async fn is_asked(&self, more: usize) {
         let before = self.calls();
         let asked = || before + more <= self.calls();
         wait::until_async("new credentials are asked for", LONG, asked).await;
@@ -90,7 +90,7 @@ async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: im
     held.release().await.expect("no lease is lost");
 }
 
-fn set_user(password: &str) -> ::redis::Cmd {
+pub(super) fn set_user(password: &str) -> ::redis::Cmd {
     let password = format!(">{password}");
     let rules = [
         "SETUSER",
@@ -105,7 +105,7 @@ fn set_user(password: &str) -> ::redis::Cmd {
     cmd("ACL").arg(&rules).to_owned()
 }
 
-fn kill_clients() -> ::redis::Cmd {
+pub(super) fn kill_clients() -> ::redis::Cmd {
     cmd("CLIENT").arg(&["KILL", "USER", USER]).to_owned()
 }
 

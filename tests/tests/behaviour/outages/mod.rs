@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 
+mod a_service;
 mod connecting_lazily;
 mod credentials;
 mod known_outages;
@@ -49,6 +50,7 @@ async fn fail_at_once(pool: &LockPool) {
         let error = tries(pool, &format!("early:{number}")).await;
         let error = error.expect_err("the store is away");
         assert!(error.is_unavailable(), "{error}");
+        assert_eq!(error.http_status(), 503);
         fastest = fastest.min(began.elapsed());
         let both = ["one", "two"];
         let error = pool.lock_all(both).ttl(TTL).acquire().await.map(drop);

@@ -314,9 +314,9 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a call can lock a queue, the shares, the fence counter, a result or a trial key
-        /// of another lock, in any namespace. Such a call would overwrite a counter, or delete a
-        /// held lock.
+        /// Fails if the name of a lock's key can equal a key that leasehold keeps beside another
+        /// lock, in any namespace: its queue, its shares, the fence counter, a result, or the key
+        /// of a check. A lock with such a name would overwrite a counter, or delete a held lock.
         #[test]
         fn no_lock_key_is_a_companion_key_of_another_lock(
             namespace in of_own_words(),
