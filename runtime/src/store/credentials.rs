@@ -2,9 +2,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
+use std::io::{self, Read as _};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,9 @@ use crate::error::LockError;
 
 /// Least time between two logins on one connection.
 const LEAST_FRESH: Duration = Duration::from_secs(1);
+
+/// Number of bytes that are read from a password file. No password is longer.
+const LONGEST_FILE: u64 = 65_536;
 
 /// The user and the password for connections to a lock store; see
 /// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no password.
@@ -120,11 +125,10 @@ impl Provider {
     /// Returns a provider that reads the password from a file. The user is that of the URL.
     pub(crate) fn file(path: PathBuf) -> Self {
         Self::new(move || {
-            // Read at once: a file of a password is small, and this is no thread of the engine.
-            let read = std::fs::read_to_string(&path);
-            let shown = path.display().to_string();
+            let path = path.clone();
             async move {
-                let text = read.map_err(|error| format!("{shown}: {error}"))?;
+                let shown = path.display();
+                let text = text_of(&path).map_err(|error| format!("{shown}: {error}"))?;
                 let password = text.trim_end_matches(['\r', '\n']);
                 if password.is_empty() {
                     return Err(format!("{shown}: the file is empty").into());
@@ -138,6 +142,17 @@ impl Provider {
     pub(crate) async fn provide(&self) -> Result<Credentials, SourceError> {
         (self.0)().await
     }
+}
+
+/// Reads a file, which must be a regular file: another one could block or never end.
+fn text_of(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 impl fmt::Debug for Provider {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::backend::Target;
 use super::link::{self, supervisor::Supervisor};
@@ -20,10 +20,6 @@ use super::{Connecting, Failure, LockStore, Request, Retry, Socket, StoreEvent};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
-
-/// Number of time limits of one connection that connecting a store may take: it also reads the
-/// server's settings and tries a lock.
-const STEPS: u32 = 3;
 
 /// The code of calls before the first attempt to connect has ended.
 const UNCONNECTED: &str = "connecting";
@@ -76,8 +72,12 @@ impl LazyStore {
         if self.store.is_some() || (has_failed && seeded!(LazyGivesUp)) {
             return moved;
         }
+        // One attempt at a time: it may migrate a database, which takes long.
+        if self.supervisor.is_connecting() {
+            return moved;
+        }
         let (target, options) = (&self.target, &self.options);
-        let open = |limit| attempt(target.connect(options.clone()), limit * STEPS);
+        let open = |_| attempt(target.connect(options.clone()));
         moved |= self.supervisor.attempt(Instant::now(), open);
         if let Some(next) = self.supervisor.next_attempt() {
             moved |= link::poll_by(&mut self.timer, next, cx);
@@ -134,19 +134,12 @@ impl LockStore for LazyStore {
 
 /// Runs an attempt as a task, so that no caller of the engine does its work. The task ends with the
 /// returned future.
-fn attempt(
-    connecting: Connecting,
-    limit: Duration,
-) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
-    let task = Task(tokio::spawn(timeout(limit, connecting)));
+fn attempt(connecting: Connecting) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
+    let task = Task(tokio::spawn(connecting));
     async move {
         match task.await {
-            Ok(Ok(Ok(store))) => Ok(store),
-            Ok(Ok(Err(error))) => Err(later(error)),
-            Ok(Err(_)) => Err(later(LockError::unavailable(
-                "timeout",
-                "the lock store did not answer in time; check that it is up and reachable",
-            ))),
+            Ok(Ok(store)) => Ok(store),
+            Ok(Err(error)) => Err(later(error)),
             Err(_) => Err(later(LockError::unavailable(
                 "stopped",
                 "the attempt to connect panicked",

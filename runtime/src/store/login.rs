@@ -1,10 +1,10 @@
 //! Logging in with credentials that change.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -18,14 +18,7 @@ use crate::error::LockError;
 #[derive(Clone)]
 pub(crate) struct Logins {
     provider: Provider,
-    /// The runtime on which the pool was connected. The program's function runs there, where its
-    /// clients and timers belong, and never on the engine's thread.
-    runtime: Option<Handle>,
 }
-
-/// A panic cannot leave the runtime half changed, because the pool only spawns tasks there.
-impl UnwindSafe for Logins {}
-impl RefUnwindSafe for Logins {}
 
 /// Credentials, with the time at which the pool replaces them.
 #[derive(Clone)]
@@ -35,12 +28,8 @@ pub(crate) struct Login {
 }
 
 impl Logins {
-    /// Must be called on the thread that connects the pool.
     pub(crate) fn new(provider: Provider) -> Self {
-        Self {
-            provider,
-            runtime: Handle::try_current().ok(),
-        }
+        Self { provider }
     }
 
     /// Asks the program for credentials, for at most `limit`.
@@ -61,30 +50,24 @@ impl Logins {
         })
     }
 
+    /// Runs the program's function on a separate thread with its own runtime: it may block, and the
+    /// caller's runtime may be parked in a blocking call. If the caller stops waiting, the
+    /// function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
-        if let Some(runtime) = &self.runtime {
-            let provider = self.provider.clone();
-            let asking = runtime.spawn(async move { provider.provide().await });
-            match asking.await {
-                Ok(answer) => return answer,
-                Err(error) if error.is_panic() => return Err("it panicked".into()),
-                // That runtime is gone.
-                Err(_) => {}
-            }
-        }
-        self.ask_on_a_thread().await
-    }
-
-    /// Runs the program's function on a separate thread with its own runtime.
-    async fn ask_on_a_thread(&self) -> Result<Credentials, SourceError> {
-        let (sender, receiver) = oneshot::channel();
+        let (mut sender, receiver) = oneshot::channel();
         let provider = self.provider.clone();
         let body = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let answer = match runtime {
-                Ok(runtime) => runtime.block_on(provider.provide()),
+                Ok(runtime) => runtime.block_on(async {
+                    let (answer, given_up) = (pin!(provider.provide()), pin!(sender.closed()));
+                    match select(answer, given_up).await {
+                        Either::Left((answer, _)) => answer,
+                        Either::Right(_) => Err("nobody waits for it".into()),
+                    }
+                }),
                 Err(error) => Err(thread_text(&error).into()),
             };
             // The receiver may have stopped waiting.

@@ -99,10 +99,18 @@ impl<T> Supervisor<T> {
         &self.reason
     }
 
-    /// Records that the server has carried out a request.
+    /// Records that the server has carried out a request. While a connection is being replaced, its
+    /// pauses go on growing.
     pub(crate) fn served(&mut self) {
-        self.attempts = 0;
+        if self.next.is_none() {
+            self.attempts = 0;
+        }
         self.away = false;
+    }
+
+    /// True if an attempt is in progress.
+    pub(crate) fn is_connecting(&self) -> bool {
+        !self.connecting.is_empty()
     }
 
     /// Counts the server as away until the first connection, and schedules that connection at once.

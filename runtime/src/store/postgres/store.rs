@@ -70,8 +70,7 @@ pub(crate) struct PostgresStore {
     /// Fires when idle rows must be removed, or the connection must be replaced or checked for
     /// silence.
     timer: Pin<Box<Sleep>>,
-    /// Set to the time at which a silence became too long. Elapses only after the runtime has polled
-    /// its sockets once more, so that a late answer is still read.
+    /// Set to the end of a too long silence. Elapses only after another poll of the sockets.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -252,6 +251,10 @@ impl PostgresStore {
         }
         self.connection = None;
         self.acquires.clear();
+        // Their acquires may still run at the server, so these removals must be repeated.
+        for gathered in &mut self.gathered {
+            gathered.ordered = false;
+        }
         self.supervisor.lost(failure::not_sent(failure));
     }
 

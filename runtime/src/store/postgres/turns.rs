@@ -26,7 +26,8 @@ use crate::store::{Failure, StoreEvent};
 /// Mean pause before another attempt to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Pause after a failed attempt to replace a session that still works.
+/// Pause after a failed attempt to replace a session that still works, and least pause after a
+/// refused login.
 const RENEW: Duration = Duration::from_secs(1);
 
 /// Mean interval between checks that the connection works.
@@ -169,7 +170,11 @@ impl Listener {
                     let look_at = now + self.jitter.around(LOOK);
                     Some(State::Listening(Box::new(Session::new(dialed, look_at))))
                 }
-                Poll::Ready(Err(_)) => Some(State::Waiting(now + self.jitter.around(RETRY))),
+                Poll::Ready(Err(failure)) => {
+                    let pause = self.jitter.around(RETRY);
+                    let refused = failure.is_refusal().then_some(RENEW);
+                    Some(State::Waiting(now + pause + refused.unwrap_or_default()))
+                }
             },
             State::Listening(session) => {
                 let pause = self.jitter.around(LOOK);

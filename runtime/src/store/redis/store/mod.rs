@@ -172,9 +172,14 @@ impl RedisStore {
         self.supervisor.is_out() || self.connection.is_none()
     }
 
-    /// Returns the reason of the outage, while the server is known to be away.
+    /// Returns the reason of the outage, while the server is known to be away. A connection that
+    /// was silent for a while and answers again is used, even if no new one can be opened.
     pub(crate) fn away(&self) -> Option<&Failure> {
-        self.supervisor.absence()
+        let answers = self.connection.as_ref().is_some_and(|connection| {
+            let silent_at = connection.silent_at();
+            silent_at.is_none_or(|at| Instant::now() < at)
+        });
+        self.supervisor.absence().filter(|_| !answers)
     }
 
     /// Like [`submit`](LockStore::submit), for a node of a cluster.

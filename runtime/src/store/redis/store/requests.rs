@@ -120,7 +120,12 @@ impl RedisStore {
                 self.requests_answered(batches, answers, stamp);
             }
             (Content::Scripts, Ok(answers)) => self.scripts_loaded(stamp.generation, answers),
-            (Content::Login(access), Ok(answers)) => self.logged_in(&access, answers),
+            (Content::Login(access), Ok(answers)) => {
+                let current = self.connection.as_ref();
+                if current.is_some_and(|one| one.generation == stamp.generation) {
+                    self.logged_in(&access, answers);
+                }
+            }
             (Content::Other, Ok(_)) => {}
             (content, Err(error)) => {
                 let failure = failure::broken(&error);
