@@ -1,10 +1,11 @@
 //! Logging in with credentials that change.
 
 use std::fmt;
+use std::future::{Future as _, poll_fn};
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -61,13 +62,15 @@ impl Logins {
                 .enable_all()
                 .build();
             let answer = match runtime {
-                Ok(runtime) => runtime.block_on(async {
-                    let (answer, given_up) = (pin!(provider.provide()), pin!(sender.closed()));
-                    match select(answer, given_up).await {
-                        Either::Left((answer, _)) => answer,
-                        Either::Right(_) => Err("nobody waits for it".into()),
-                    }
-                }),
+                Ok(runtime) => {
+                    let mut answer = pin!(provider.provide());
+                    runtime.block_on(poll_fn(|cx| match answer.as_mut().poll(cx) {
+                        Poll::Pending => sender
+                            .poll_closed(cx)
+                            .map(|()| Err("nobody waits for it".into())),
+                        ready @ Poll::Ready(_) => ready,
+                    }))
+                }
                 Err(error) => Err(thread_text(&error).into()),
             };
             // The receiver may have stopped waiting.
