@@ -259,7 +259,7 @@ impl LockPoolBuilder {
     /// [`connect`](Self::connect) refuses it together with them, and for stores without TLS.
     ///
     /// The configuration alone verifies servers, also those of `postgres://`, where an `sslmode`
-    /// other than `disable` then only switches TLS on. For `etcds://` the pool replaces its
+    /// of `require` or stronger then only switches TLS on. For `etcds://` the pool replaces its
     /// application protocols (ALPN) by `h2`.
     ///
     /// ```

@@ -19,10 +19,12 @@ impl LockPoolBuilder {
     /// second. The error of a call then names the user. Calls with `wait` wait meanwhile, and held
     /// locks are renewed over the connection that is still open.
     ///
-    /// The function runs on the tokio runtime that connects the pool, and without one on a separate
-    /// thread with a runtime. It may take up to the [`io_timeout`](Self::io_timeout). With
-    /// Sentinels, the credentials are the master's; for a cluster and for `redlock://`, they are
-    /// those of all nodes. `memory://` has no login and refuses this.
+    /// The function runs on a separate thread with its own tokio runtime, so it may block. It may
+    /// take up to the time limit of the connection attempt, at most the
+    /// [`io_timeout`](Self::io_timeout); after that its future is dropped. A panic counts as a
+    /// failure. With Sentinels, the credentials are those of the data servers; for a cluster and
+    /// for `redlock://`, they are those of all nodes. `memory://` has no login:
+    /// [`connect`](Self::connect) then returns [`LockError::Config`](crate::LockError::Config).
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -51,7 +53,9 @@ impl LockPoolBuilder {
 
     /// Sets a file that has the password. It is read before each connection, so the password can
     /// change. A line break at its end is ignored. The user is that of the URL. In a URL this is
-    /// `?password_file=/run/secrets/redis`. The file set here takes precedence.
+    /// `?password_file=/run/secrets/redis`. The file set here takes precedence. It must be a
+    /// regular file with at most 64 KiB of UTF-8, and not empty. Otherwise the pool gets no
+    /// connection, and the error names the file.
     ///
     /// ```no_run
     /// let builder = leasehold::LockPool::builder()
