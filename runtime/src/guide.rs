@@ -8,6 +8,7 @@
 //! | copy a service | [`recipes`] |
 //! | test code that locks | [`testing`] |
 //! | choose a store | [`stores`]: [`redis`], [`sentinel`], [`cluster`], [`redlock`], [`postgres`], [`etcd`], [`zookeeper`] |
+//! | start before the store; readiness; passwords that change | [`connecting`] |
 //! | go to production | [`production`], [`platforms`], [`monitoring`] |
 //! | see who holds a lock, and take it away | [`seeing`], [`command`] |
 //! | find the cause of an error | [`troubleshooting`] |

@@ -26,6 +26,9 @@ pub(super) const USER: &str = "app";
 /// Time for which a password is valid.
 const VALID: Duration = Duration::from_secs(2);
 
+/// An I/O timeout after which a stopped server counts as silent.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// Passwords of a user, which the pool's function returns.
 #[derive(Clone, Default)]
 pub(super) struct Vault {
@@ -401,6 +404,51 @@ async fn a_function_that_fails_is_called_again() {
         }
     }
     comes_back(&pool, "key").await;
+}
+
+/// Fails if the program's function needs a runtime that nothing drives, as in a program whose only
+/// thread is parked in a blocking call.
+#[test]
+fn a_parked_runtime_costs_no_credentials() {
+    let server = Server::start();
+    let probe = server.probe();
+    probe.run::<()>(&set_user("hunter0"));
+    let vault = Vault::default();
+    vault.set("hunter0");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let pool = runtime.block_on(wait::connected(vault.builder(&server.url(), USER)));
+    probe.run::<()>(&kill_clients());
+    let guard = pool.lock("key").ttl(TTL).wait(LONG).acquire_blocking();
+    let released = guard.expect("it logs in again").release_blocking();
+    released.expect("held");
+}
+
+/// Fails if a connection that answers again after a silence is not used while new logins are
+/// refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_answers_again_is_used() {
+    let server = Server::start();
+    let probe = server.probe();
+    probe.run::<()>(&set_user("hunter0"));
+    let vault = Vault::default();
+    vault.set("hunter0");
+    let builder = vault.builder(&server.url(), USER);
+    let pool = wait::connected(builder.io_timeout(SHORT)).await;
+    waits(&pool, "before").await;
+    probe.run::<()>(&set_user("hunter1"));
+    server.pause();
+    tries(&pool, "paused")
+        .await
+        .expect_err("the server is stopped");
+    server.resume();
+    comes_back(&pool, "after").await;
+    vault.is_asked(2).await;
+    comes_back(&pool, "still").await;
+    vault.is_asked(2).await;
+    comes_back(&pool, "again").await;
 }
 
 #[tokio::test]
