@@ -173,7 +173,7 @@ impl Cleanup {
     }
 }
 
-/// Returns the mean pause after this number of tries.
+/// Returns the pause after this number of tries, before jitter.
 fn pause(tries: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << tries.min(10))

@@ -38,8 +38,8 @@ const SWEEP: Duration = Duration::from_secs(20);
 /// Pause before the next removal of idle rows, if there may be more of them.
 const SWEEP_ON: Duration = Duration::from_millis(50);
 
-/// Requests gather while this many calls have no answer. With two, the server can work on the next
-/// call while an answer is on its way.
+/// Requests gather while this many SQL calls, each with several requests, have no answer. With two,
+/// the server can work on one call while the answer of the other is on its way.
 const ENOUGH: usize = 2;
 
 /// After a call waited too long for a locked row, calls skip locked rows for this long. Otherwise,

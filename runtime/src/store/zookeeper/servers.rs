@@ -114,7 +114,8 @@ impl Servers {
         }
     }
 
-    /// Resumes a session. None if the session is over, or if no answering server grants its time.
+    /// Resumes a session. None if the session is over, or if no server resumes it and at least one
+    /// offers a shorter session.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
         // After this time the servers have ended the session.

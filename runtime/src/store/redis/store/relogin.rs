@@ -24,7 +24,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Access, Failure>> + Send>>;
 #[derive(Default)]
 pub(super) struct Relogin {
     at: Option<Instant>,
-    /// The program's function for new credentials, while it runs.
+    /// The running call of the program's function that returns new credentials.
     asking: Option<Asking>,
 }
 
