@@ -20,13 +20,13 @@ pub(super) enum Problem {
 /// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
-/// Code of a refusal that a new login resolves.
+/// Code of a failure that a new login resolves.
 const LOGIN: &str = "login";
 
 /// Text of a refused login.
 pub(super) const REFUSED: &str = "authentication failed";
 
-/// Code of a full database.
+/// Code of the failure if the server's database is full.
 const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";

@@ -50,7 +50,7 @@ pub(super) struct Hosts {
     configs: Vec<Config>,
     security: Security,
     pub(super) tls: Tls,
-    /// The source of credentials, if those of `configs` do not count.
+    /// The source of credentials that replaces those of `configs`, if the pool has one.
     logins: Option<Logins>,
 }
 

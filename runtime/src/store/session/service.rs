@@ -113,7 +113,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Returns the knowledge about the server's outage.
+    /// Returns the record of the server's outage.
     fn outage(&self) -> &Outage;
 
     /// Tries once to reach the server, and records the outcome in the [`outage`](Self::outage).
