@@ -40,8 +40,8 @@ BEGIN
   RETURN NOT EXISTS (SELECT FROM leasehold.beacons b WHERE b.process = ANY (ARRAY[p]) AND leasehold._is_lit(b));
 END $$;
 
--- Returns the process that has waited longest for `k`. Removes processes that sent no request for 3
--- seconds, and those whose beacon has gone out.
+-- Returns the process that has waited longest for `k`. First removes processes that sent no request
+-- for 3 seconds, and processes at the front of the queue whose beacon has gone out.
 CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
   p uuid;
