@@ -141,8 +141,8 @@ pub(super) fn of(problem: &Problem) -> Failure {
     }
 }
 
-/// True if another connection may serve better: this one is broken or silent, its token is refused,
-/// or its member cannot serve.
+/// True if another connection may serve better: this one is broken or has been silent for too long,
+/// its token is refused, or its member cannot serve.
 pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -155,7 +155,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if the server itself did not answer: the connection is broken or silent.
+/// True if the connection is the cause: it is broken, or has been silent for too long.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,

@@ -1,7 +1,7 @@
 //! Attempts to reach the server again in an outage.
 //!
-//! Requests and heartbeats reach the server again on their own. While the server is known to be
-//! away, calls that try once are refused without a request, so a task of the store tries as well.
+//! Requests and heartbeats also find out that the server is back. But while it is known to be away,
+//! calls that try only once are refused without a request. So a task of the store tries, too.
 
 use std::sync::Arc;
 use std::time::Duration;

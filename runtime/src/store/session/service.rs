@@ -22,7 +22,7 @@ pub(crate) struct Node {
 /// The reason why a server did not carry out a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// The session is over, and all of its nodes are gone.
+    /// The session is over. Nodes that still exist are removed when this process closes it.
     Ended,
     Failed(Failure),
 }
