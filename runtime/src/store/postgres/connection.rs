@@ -32,7 +32,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 /// so that the calls behind it are answered before the connection counts as silent.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Limit for creating the tables, or for waiting for another process that creates them.
+/// Time limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
 /// Prevents the server from ending an idle session. Changes the setting only if it exists, because

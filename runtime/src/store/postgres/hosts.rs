@@ -57,7 +57,7 @@ pub(super) struct Hosts {
 /// The servers with the credentials for one connection.
 pub(super) struct Access {
     pub(super) configs: Vec<Config>,
-    /// Time at which the connection is replaced.
+    /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
     /// True if the next attempt may get other credentials.
     changes: bool,
