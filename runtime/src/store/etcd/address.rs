@@ -26,7 +26,7 @@ const PREFIX: &str = "leasehold";
 pub(crate) struct Address {
     scheme: String,
     members: Members,
-    /// The source of credentials, if those of the URL do not count.
+    /// The source of credentials that replaces those of the URL, if the pool has one.
     logins: Option<Logins>,
     /// TLS settings for `etcds://`. None for `etcd://`.
     #[cfg(feature = "tls")]
@@ -103,8 +103,8 @@ impl Address {
         format!("{scheme}://{}", self.member(at))
     }
 
-    /// Returns the same address, with this source of credentials. Refuses a user without a password
-    /// if there is none.
+    /// Returns the same address, with this source of credentials. Without a source, refuses a user
+    /// that has no password.
     pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
         if logins.is_none() && self.members.lacks_password() {
             return Err(misread());

@@ -46,7 +46,7 @@ struct Line {
     /// End of the last attempt to connect, and its error.
     tried: Option<Instant>,
     reason: Option<Failure>,
-    /// True if the last attempt was refused.
+    /// True if a member refused the login of the last attempt.
     refused: bool,
     /// Time at which the connection is replaced, with new credentials.
     renew_at: Option<Instant>,
@@ -103,7 +103,7 @@ impl Client {
                     reason = failure;
                 }
             }
-            // The other members have the same users.
+            // The other members have the same users, so they would also refuse the login.
             if line.refused {
                 break;
             }
@@ -111,7 +111,7 @@ impl Client {
         if self.outage.failed(reason.error.clone()) {
             let (server, error) = (self.address.to_string(), reason.error.clone());
             reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
-            // Without a store there is no engine to notify.
+            // An error means that the store was dropped, so there is no engine to notify.
             let _ = self.events.send(StoreEvent::Away);
         }
         line.reason = Some(reason.clone());

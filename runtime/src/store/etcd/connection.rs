@@ -150,7 +150,7 @@ impl Connection {
                 renew_at: None,
                 unanswered: Mutex::default(),
             };
-            // A stopped member accepts connections, so it must answer a question.
+            // A suspended member still accepts connections, so it must answer a request first.
             match connection.status(limit).await {
                 Err(problem) if address.is_encrypted() && failure::is_broken_by(&problem) => {
                     return Err(failure::of_first_question(&problem));

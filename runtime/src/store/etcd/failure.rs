@@ -20,13 +20,13 @@ pub(super) enum Problem {
 /// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
-/// Code of a refusal that a new login resolves.
+/// Code of a failure that a new login resolves.
 const LOGIN: &str = "login";
 
 /// Text of a refused login.
 pub(super) const REFUSED: &str = "authentication failed";
 
-/// Code of a full database.
+/// Code of the failure if the server's database is full.
 const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
@@ -141,8 +141,8 @@ pub(super) fn of(problem: &Problem) -> Failure {
     }
 }
 
-/// True if another connection may serve better: this one is broken or silent, its token is refused,
-/// or its member cannot serve.
+/// True if another connection may serve better: this one is broken or has been silent for too long,
+/// its token is refused, or its member cannot serve.
 pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -155,7 +155,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if the server itself did not answer: the connection is broken or silent.
+/// True if the connection is the cause: it is broken, or has been silent for too long.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,

@@ -157,7 +157,8 @@ async fn unsealed(
     mut requests: Vec<Asked>,
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
-        // The order matters: a request given up after this read is sealed by a later epoch.
+        // Read before the given-up requests are removed. If a request is given up later, the
+        // seal that stops it also makes this epoch invalid.
         let now = epoch.now();
         requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
         let patience = requests.iter().map(|asked| asked.patience).max()?;

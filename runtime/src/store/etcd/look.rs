@@ -26,7 +26,7 @@ use crate::store::source::{MOST_TOLD, Place};
 /// Maximum number of nodes in an answer: a holder, and the waiting nodes.
 const MOST: usize = MOST_TOLD + 1;
 
-/// Number of concurrent requests.
+/// Maximum number of concurrent requests for the remaining times of leases.
 const AT_ONCE: usize = 32;
 
 /// Inspects the locks of a cluster over a dedicated connection.
@@ -221,7 +221,7 @@ impl Look for EtcdLook {
             .client
             .ask(|connection| async move { connection.deleted(path, made, limit, ()).await });
         watching.await?;
-        // The watch may have ended for another reason.
+        // The watch may have ended although the node exists, so the node's key is read.
         let own = RangeRequest {
             key: key_of(&node.path),
             ..RangeRequest::default()

@@ -31,7 +31,7 @@ pub(crate) struct Session {
     pub(super) gathering: Gathering,
     pub(super) names: NodeNames,
     /// Nodes for which an unanswered transaction may still be carried out, each with the epoch at
-    /// the last failure.
+    /// the time of its last failed request.
     doubts: Mutex<HashMap<Token, i64>>,
     /// Locked while the session is sealed.
     pub(super) sealing: tokio::sync::Mutex<()>,

@@ -24,7 +24,8 @@ const HTTP2: &[u8] = b"h2";
 pub(super) enum MemberTls {
     /// Certificates that tonic uses.
     Certificates(Box<ClientTlsConfig>),
-    /// Configuration of the program. tonic takes none, so it gets encrypted streams.
+    /// The program's rustls configuration. tonic does not accept one, so `reach` opens the
+    /// encrypted streams for it.
     Given(Arc<ClientConfig>),
 }
 

@@ -17,7 +17,7 @@ pub(super) struct PoolId(pub(super) u64);
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) state: State,
-    /// The pool that has the key, or to which it was handed.
+    /// The pool that has the key (of several shares, the latest), or to which the key was handed.
     pub(super) pool: PoolId,
     pub(super) expires: Instant,
 }

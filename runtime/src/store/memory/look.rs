@@ -21,7 +21,7 @@ impl Space {
         self.entries().look(key, now)
     }
 
-    /// Returns the next locks in the order of their keys.
+    /// Returns the locks that follow `place` in a list, in the order of their keys: one page.
     pub(crate) fn page(&self, namespace: &str, pattern: &Pattern, place: &Place) -> Page {
         let now = self.clock.now();
         let mut entries = self.entries();

@@ -13,7 +13,7 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Renewal, Reply, Take};
 
-/// Adds the requested share. Returns the fence of this request.
+/// Adds the requested share, or prolongs the one that the token has. Returns a new fence.
 fn add(shares: &mut HashMap<Token, Share>, pool: PoolId, take: &Take, now: Instant) -> Fence {
     let fence = next_fence(0);
     let ends = now + take.ttl;

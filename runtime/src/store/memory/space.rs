@@ -62,8 +62,8 @@ impl Space {
     }
 }
 
-/// Removes the space of this name from the registry if it is not used. If it still has a lock, a
-/// later [`Space::enter_named`] removes it.
+/// Removes the space of this name from the registry if it is not used. If it still has a lock or a
+/// kept result, a later [`Space::enter_named`] removes it.
 pub(super) fn forget_unused(name: &str) {
     let mut named = named();
     if named.get(name).is_some_and(|space| !space.is_used()) {

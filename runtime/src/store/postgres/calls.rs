@@ -76,7 +76,7 @@ struct GiveLines {
 #[derive(Debug, Default)]
 pub(super) struct Packer {
     calls: Vec<Call>,
-    /// The index of the last call with each key.
+    /// For each key, the index of the last call that has a request for it.
     last: KeyMap<usize>,
 }
 

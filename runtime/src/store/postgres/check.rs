@@ -49,7 +49,7 @@ const PINS: &str = "SELECT p.key, p.session FROM (
     WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
   ) p WHERE p.session IS NOT NULL LIMIT 1000";
 
-/// Minimum duration of a reported pin.
+/// Minimum duration of a reported pin. The transactions of calls also lock rows, but for less time.
 const PINNED_FOR: Duration = Duration::from_millis(200);
 
 /// Returns all findings on the database of `opened`, except the pins.

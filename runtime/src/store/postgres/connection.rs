@@ -32,7 +32,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 /// so that the calls behind it are answered before the connection counts as silent.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Limit for creating the tables, or for waiting for another process that creates them.
+/// Time limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
 /// Prevents the server from ending an idle session. Changes the setting only if it exists, because
@@ -254,7 +254,7 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// Limits the deadlines of the pending answers to `patience` from now, and returns that time.
+    /// Limits the deadlines of the pending answers to `patience` from now. Returns this new limit.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
@@ -271,7 +271,7 @@ impl Connection {
         self.renew_at
     }
 
-    /// Forgets that time, because a successor is being connected.
+    /// Clears the time of `renew_at`, because a successor is being connected.
     pub(super) fn is_renewed(&mut self) {
         self.renew_at = None;
     }

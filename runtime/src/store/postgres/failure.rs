@@ -152,7 +152,7 @@ fn server_error(error: &DbError) -> Failure {
         Retry::Later,
         "the server could not carry out the request",
     ));
-    // `severity` is in the language of the server.
+    // The text `severity` is in the server's language, so it is used only without a parsed one.
     let ends = error.parsed_severity().map_or_else(
         || matches!(error.severity(), "FATAL" | "PANIC"),
         |severity| matches!(severity, Severity::Fatal | Severity::Panic),

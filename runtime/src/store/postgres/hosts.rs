@@ -50,14 +50,14 @@ pub(super) struct Hosts {
     configs: Vec<Config>,
     security: Security,
     pub(super) tls: Tls,
-    /// The source of credentials, if those of `configs` do not count.
+    /// The source of credentials that replaces those of `configs`, if the pool has one.
     logins: Option<Logins>,
 }
 
 /// The servers with the credentials for one connection.
 pub(super) struct Access {
     pub(super) configs: Vec<Config>,
-    /// Time at which the connection is replaced.
+    /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
     /// True if the next attempt may get other credentials.
     changes: bool,

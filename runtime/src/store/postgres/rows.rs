@@ -24,7 +24,7 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time, the call found no row of the key: the row was removed as idle, or another
+        // Without `left`, the call found no row of the key: the row was removed as idle, or another
         // call has locked it. So the call is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,

@@ -251,7 +251,7 @@ impl PostgresStore {
         }
         self.connection = None;
         self.acquires.clear();
-        // Their acquires may still run at the server, so these removals must be repeated.
+        // Earlier acquires may still run at the server, so the engine must repeat these releases.
         for gathered in &mut self.gathered {
             gathered.ordered = false;
         }
@@ -351,7 +351,7 @@ impl PostgresStore {
                     let event = StoreEvent::Reply(id, Err(failure.clone()));
                     self.events.push_back(event);
                 }
-                // Another server may be the primary now, so the pool must connect again.
+                // After a fail-over, another server is the primary, so the pool must connect again.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }

@@ -33,7 +33,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings that a session keeps if only the pool uses it.
+/// Reads settings that the pool's session has, but not a session behind a pooler that drops them.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
@@ -109,7 +109,8 @@ struct Session {
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
     /// Time at which the session is replaced, with new credentials.
     renew_at: Option<Instant>,
-    /// The session after this one. This one listens until the next does, so its beacon stays lit.
+    /// The next session, while it is being connected. The present session listens until then, so
+    /// that a beacon of the process is always lit.
     successor: Option<Boxed<Result<Dialed, Failure>>>,
 }
 

@@ -71,7 +71,7 @@ impl<S: Service> Shared<S> {
                 state.places.remove_node(&id.0, &own);
                 drop(state);
                 if again {
-                    // An earlier request may still create the node.
+                    // An earlier request of this token may still create the node, so it is removed.
                     self.remove_for_good(own);
                 }
                 Ok(held(false, owner))
@@ -204,10 +204,10 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // The engine repeats its request, and gets another place.
+                    // After `Turn`, the engine repeats its request, and gets another place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
-                        // An earlier request may still create the node.
+                        // An earlier request may still create the node again.
                         self.remove_for_good(own);
                         self.emit(StoreEvent::Turn(key));
                     }

@@ -56,7 +56,7 @@ impl<S: Service> Shared<S> {
         };
         self.state().locks.remove(&id);
         if !found && keep.is_some() {
-            // An earlier request may still create the node.
+            // Nothing was kept. An earlier request may still create the node, so it is removed.
             self.remove_for_good(lock.node);
         } else if let (Some(keep), Some(_)) = (keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());

@@ -10,7 +10,8 @@ use super::service::{Node, Service, Timeout};
 use crate::base::clock::{Clock, Instant};
 use crate::store::{Failure, Retry};
 
-/// Pause after an unanswered heartbeat, and before each request to watch the session.
+/// Pause after an unanswered heartbeat, and before each request to watch the session. Without it, a
+/// failing server would be flooded.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Bounds of the time that a heartbeat may take before it is sent again.

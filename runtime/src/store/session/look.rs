@@ -157,13 +157,13 @@ impl<L: Look> SessionSource<L> {
             && !seeded!(RevokedIsFree)
             && self.notifies(first, session, name).await?
         {
-            // After this time the node is removed in any case.
+            // If the holder has not removed its node within `GRACE`, the node is removed below.
             let _ = timeout(GRACE, self.is_gone(first)).await;
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because the revocation concerns only this node. The server
-            // removes the revocation at the end of a session.
+            // An error is ignored, because a remaining revocation concerns no other node. The
+            // server removes the revocation when the session ends that it is attached to.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -78,13 +78,13 @@ impl Members {
         }))
     }
 
-    /// True if the URL names a user without a password, which then comes from elsewhere.
+    /// True if the URL names a user without a password, so that another source must supply it.
     pub(crate) fn lacks_password(&self) -> bool {
         matches!(self.user, Some((_, None)))
     }
 
-    /// Returns the first member on another machine, because plain text can be read on the way to
-    /// it.
+    /// Returns the first member on another machine. Other machines can read unencrypted traffic on
+    /// the way to this member.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
         hosts.find(|member| {

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::error::LockError;
 
-/// The knowledge of a service about its server.
+/// Records if a server can be reached, as far as this process knows.
 #[derive(Default)]
 pub(crate) struct Outage {
     state: Mutex<State>,
@@ -49,8 +49,8 @@ impl Outage {
         was_up
     }
 
-    /// Records that an attempt to reach the server has failed. Returns true if the server is known
-    /// to be away from now on.
+    /// Records that an attempt to reach the server has failed. Returns true for the first failed
+    /// attempt of an outage.
     pub(crate) fn failed(&self, error: LockError) -> bool {
         let mut state = self.state();
         let begins = !matches!(*state, State::Away(_));

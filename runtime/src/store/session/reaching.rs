@@ -1,7 +1,7 @@
 //! Attempts to reach the server again in an outage.
 //!
-//! Requests and heartbeats reach the server again on their own. While the server is known to be
-//! away, calls that try once are refused without a request, so a task of the store tries as well.
+//! Requests and heartbeats also find out that the server is back. But while it is known to be away,
+//! calls that try only once are refused without a request. So a task of the store tries, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::service::Service;
 use super::shared::Shared;
 
-/// Pause after an attempt, in the first seconds of an outage and after them. A server that comes
-/// back must not be flooded.
+/// Pauses after an attempt: the short one in the first seconds of an outage, and then the long one.
+/// Without pauses, a server that comes back would be flooded.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
@@ -25,7 +25,7 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
             shared.service.reach_again().await;
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
-            // Also after a success, because requests may go on failing.
+            // Also after a success: if requests still fail, the next attempt begins at once.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
             if outage.absence().is_none() {
                 break;

@@ -22,7 +22,7 @@ pub(crate) struct Node {
 /// The reason why a server did not carry out a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// The session is over, and all of its nodes are gone.
+    /// The session is over. Nodes that still exist are removed when this process closes it.
     Ended,
     Failed(Failure),
 }
@@ -113,7 +113,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Returns the knowledge about the server's outage.
+    /// Returns the record of the server's outage.
     fn outage(&self) -> &Outage;
 
     /// Tries once to reach the server, and records the outcome in the [`outage`](Self::outage).

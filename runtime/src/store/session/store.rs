@@ -16,7 +16,7 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
 
-/// Pause between checks for expired leases while no lease exists.
+/// Pause between checks for expired leases while no lease exists. A new lease ends the pause.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Locks at a server with sessions.

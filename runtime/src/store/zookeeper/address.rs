@@ -22,7 +22,7 @@ const CHROOT: &str = "leasehold";
 #[derive(Clone)]
 pub(crate) struct Address {
     members: Members,
-    /// The source of credentials, if those of the URL do not count.
+    /// The source of credentials that replaces those of the URL, if the pool has one.
     logins: Option<Logins>,
     /// The ensemble's `tickTime`, if the URL specifies it.
     pub(super) tick: Option<Duration>,
@@ -67,8 +67,8 @@ impl Address {
         self.members.hosts.join(",")
     }
 
-    /// Returns the same address, with this source of credentials. Refuses a user without a password
-    /// if there is none.
+    /// Returns the same address, with this source of credentials. Without a source, refuses a user
+    /// that has no password.
     pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
         if logins.is_none() && self.members.lacks_password() {
             return Err(misread());

@@ -65,7 +65,7 @@ impl Asked {
         let whole = Out::default().int(number).int(code).then(&request.body);
         whole.frame_to(frames);
         let watched = request.watch.map(|(path, change)| {
-            // Recorded now, because the change may arrive before the answer.
+            // The watch is recorded now, because the change may arrive before the answer.
             let watches = self.watches.entry(path.clone()).or_default();
             watches.retain(|(_, change)| !change.is_closed());
             watches.push((number, change));

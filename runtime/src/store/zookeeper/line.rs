@@ -215,7 +215,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
             Ok(Ok(_)) => locked(asked).received(),
             Ok(Err(error)) => return Error::disconnected(&error),
-            // Read again, because a request may have been sent after the wait began.
+            // The silence is computed again, because a request may have been sent during the wait.
             Err(_) if locked(asked).left(silence).is_zero() => {
                 return Error::Disconnected("the server was silent".to_owned());
             }

@@ -50,7 +50,7 @@ struct State {
 /// A znode created by the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Made {
-    /// Its name in its directory.
+    /// The znode's name in its directory.
     pub(super) name: String,
     pub(super) number: Number,
     /// The transaction that created the znode.

@@ -28,7 +28,7 @@ use crate::store::source::{MOST_TOLD, PAGE, Place};
 /// Time that the session of an inspection lasts without a heartbeat.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Number of tries for a znode whose directory the server removes in the meantime.
+/// Number of tries to create a znode whose directory the server removes in the meantime.
 const TRIES: usize = 8;
 
 /// Number of directories that are read concurrently.

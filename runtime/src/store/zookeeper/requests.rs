@@ -15,10 +15,10 @@ const MULTI: i32 = 14;
 const CREATE_WITH_STAT: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
 
-/// The type of a failed entry of a multi-request, and of the last entry.
+/// In the answer to a multi-request: the type of a failed entry, and of the end marker.
 const NO_ENTRY: i32 = -1;
 
-/// The error of an entry after a failed one.
+/// The error of each entry that follows the failed one.
 const AFTER_A_FAILURE: i32 = -2;
 
 /// Any version of a znode.

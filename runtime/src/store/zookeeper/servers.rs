@@ -30,14 +30,15 @@ pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 /// once, so without a pause the client would flood them.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause before the program is asked again for credentials that it did not give.
+/// Pause after the program's source of credentials has failed, before it is called again.
 const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of users of one connection. Nodes of earlier passwords are gone by then.
+/// Maximum number of users (passwords) with which one connection logs in. Nodes of still earlier
+/// passwords no longer exist.
 const MOST_USERS: usize = 16;
 
-/// Bounds of the time that a server may be silent before a session moves to another. Within the
-/// bounds, it is a fifth of the session.
+/// Bounds of the time that a server may be silent before a session moves to another server. Within
+/// these bounds, this time is a fifth of the session's lifetime.
 const LEAST_SILENCE: Duration = Duration::from_secs(1);
 const MOST_SILENCE: Duration = Duration::from_secs(3);
 
@@ -180,7 +181,7 @@ impl Servers {
             Err(failure) if digests.is_empty() => {
                 return Err(Error::NoCredentials(failure.text()));
             }
-            // The server accepts the earlier users, so no session is lost.
+            // Goes on with the earlier users, which the server accepts, so no session is lost.
             Err(_) => None,
         };
         if let Some(digest) = digest
@@ -194,7 +195,7 @@ impl Servers {
         Ok(digests.clone())
     }
 
-    /// Records the tick of a server, which may be longer than before its restart.
+    /// Records the tick of a server if it is longer than the known one, such as after a restart.
     fn learn(&self, shortest: Duration, longest: Duration) {
         let tick = self.address.tick;
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);

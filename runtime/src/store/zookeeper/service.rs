@@ -27,7 +27,7 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, StoreEvent};
 
-/// The most time that a server gets for an answer when it is asked again in an outage.
+/// Longest time that a server gets to answer one attempt to reach it in an outage.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// A ZooKeeper ensemble.
@@ -89,7 +89,8 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // Dropped, because a session of a dropped pool ends only when no task owns its connection.
+        // Drops the connection before the wait. After its pool is dropped, a session ends only when
+        // no task owns its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -132,7 +133,7 @@ impl ZooKeeper {
         if self.servers.outage.back() {
             let server = self.servers.address.to_string();
             reporter::log(move || tracing::info!(server, "connected again"));
-            // Without a store there is no engine to notify.
+            // An error means that the store was dropped, so there is no engine to notify.
             let _ = self.events.send(StoreEvent::Connected);
         }
     }
@@ -200,7 +201,7 @@ impl Service for ZooKeeper {
     }
 
     /// Asks the servers for their bounds. An ensemble that answers this may still be too slow for
-    /// requests, so after a late request only the next answer counts.
+    /// requests. So an answer ends an outage only if an attempt like this has failed before.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {
@@ -208,7 +209,7 @@ impl Service for ZooKeeper {
             Ok(_) => {}
             Err(failure) => {
                 if self.servers.outage.failed(failure.error) {
-                    // Without a store there is no engine to notify.
+                    // An error means that the store was dropped, so there is no engine to notify.
                     let _ = self.events.send(StoreEvent::Away);
                 }
             }

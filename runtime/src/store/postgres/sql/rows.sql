@@ -40,8 +40,8 @@ BEGIN
   RETURN NOT EXISTS (SELECT FROM leasehold.beacons b WHERE b.process = ANY (ARRAY[p]) AND leasehold._is_lit(b));
 END $$;
 
--- Returns the process that has waited longest for `k`. Removes processes that sent no request for 3
--- seconds, and those whose beacon has gone out.
+-- Returns the process that has waited longest for `k`. First removes processes that sent no request
+-- for 3 seconds, and processes at the front of the queue whose beacon has gone out.
 CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
   p uuid;
@@ -109,7 +109,7 @@ BEGIN
 END $$;
 
 -- Creates missing rows if `makes` is true, and locks the rows of these keys. A call with several
--- keys waits only here. Returns the keys of the skipped rows.
+-- keys waits for rows only here. Returns the keys of the skipped rows.
 CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   IF makes THEN
@@ -265,9 +265,9 @@ BEGIN
   RETURN CASE WHEN l.state = 'held' THEN l.function END;
 END $$;
 
--- Returns the first fence of the next acquisition. The floor is read after the row was created. By
--- then, a sweep that removed an earlier row of the key has ended, so the floor includes that row's
--- fences.
+-- Returns the first fence of the next acquisition. `meta.floor` is read after the row was created.
+-- By then, a sweep that removed an earlier row of the key has ended, so the floor is at least as
+-- high as that row's fences.
 CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN greatest(

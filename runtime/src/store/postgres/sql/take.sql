@@ -10,7 +10,7 @@ DECLARE
 BEGIN
   taken := false;
   IF NOT queues THEN
-    -- A call that does not queue locks and writes nothing if it is refused.
+    -- If a call that does not queue is refused, it locks no row and writes nothing.
     SELECT x.* INTO l FROM leasehold.locks x WHERE x.key = k;
     IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
        AND NOT leasehold._is_open(me, l) THEN
@@ -98,7 +98,7 @@ BEGIN
   IF wanted AND NOT again THEN PERFORM leasehold._invite(k); END IF;
 END $$;
 
--- Renews a share, or makes one from a lock that `t` has alone.
+-- Renews the share of `t`, or turns the exclusive lock of `t` into a share.
 CREATE FUNCTION leasehold._stay(k text, t uuid, ttl integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -121,8 +121,9 @@ BEGIN
 END $$;
 
 -- Acquires in one statement the free keys that no transaction pins and no process waits for: nearly
--- all acquires of a batch. Returns the fence of each at its position. `_acquire` and similar
--- functions carry out the other requests, and every request for a key after the first.
+-- all acquires of a batch. Returns the fence of each acquired key at the key's position in
+-- `keys`. `_acquire` and similar functions carry out the other requests, and every request for a
+-- key after the first.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
