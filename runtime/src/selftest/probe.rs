@@ -129,7 +129,7 @@ pub async fn etcd_gives_up(url: &str) {
     etcd::service::Etcd::gives_up(address, &options).await;
 }
 
-/// Waits until a key is removed from the cluster at `url`. This key does not exist.
+/// Waits for the removal of a key that does not exist in the cluster at `url`.
 ///
 /// # Panics
 ///

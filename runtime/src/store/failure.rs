@@ -12,7 +12,7 @@ const REFUSED_LOGINS: [&str; 6] = [
     "permission",
 ];
 
-/// The code of a missing answer of the program's function for credentials.
+/// The code of the failure if the program's function returned no credentials.
 pub(crate) const NO_CREDENTIALS: &str = "credentials";
 
 /// The failure of a request, instead of a [`Reply`](super::Reply).

@@ -38,7 +38,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// the map, because a cluster that was created again begins with a low epoch.
 const OLDER: u32 = 10;
 
-/// Number of nodes that each read of the map asks at once.
+/// Number of nodes that each read of the map asks at once. A single node may be down, or may have
+/// missed a fail-over.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
@@ -304,8 +305,8 @@ impl LockStore for ClusterStore {
         self.nodes.are_away(self.router.map())
     }
 
-    /// Only the master of the key's slot counts. For the lock of a readiness probe, each master
-    /// does.
+    /// Only the master of the key's slot counts. For the lock of a readiness probe, every master
+    /// counts.
     fn absence(&self, key: &FullKey) -> Option<LockError> {
         let map = self.router.map();
         if key.name().starts_with(RESERVED) {

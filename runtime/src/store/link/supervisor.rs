@@ -99,8 +99,8 @@ impl<T> Supervisor<T> {
         &self.reason
     }
 
-    /// Records that the server has carried out a request. While a connection is being replaced, its
-    /// pauses go on growing.
+    /// Records that the server has carried out a request. While a connection is being replaced, the
+    /// pauses between attempts keep growing.
     pub(crate) fn served(&mut self) {
         if self.next.is_none() {
             self.attempts = 0;

@@ -168,8 +168,7 @@ impl RedlockStore {
         }
     }
 
-    /// Returns the error of a call, if so many nodes are known to be away that the rest is no
-    /// quorum.
+    /// Returns the error of a call, if too many nodes are known to be away for a quorum.
     fn no_quorum(&self) -> Option<LockError> {
         let nodes = self.nodes.iter();
         let why: Vec<_> = nodes

@@ -47,7 +47,8 @@ pub(crate) struct Connection {
     line: Line,
     /// Pending exchanges, oldest first.
     under_way: VecDeque<UnderWay>,
-    /// Recent round trip. It follows a slower answer at once, and faster ones gradually.
+    /// Recent round trip. A slower answer raises it at once. A faster answer lowers it by half at
+    /// most.
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
@@ -105,7 +106,7 @@ pub(crate) enum Content {
     Requests(Batches),
     /// Commands that load the scripts again.
     Scripts,
-    /// The login with new credentials. It is renewed at this time.
+    /// A login with new credentials.
     Login(Box<Access>),
     /// A command whose answer only shows that the server answers.
     Other,
