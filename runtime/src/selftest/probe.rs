@@ -81,8 +81,8 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Calls `met` and then requests `key` from the nodes. One node grants the lock and the others
-/// refuse it. See `given_back` of the suite.
+/// Connects to the nodes, calls `met`, and then requests `key`. One node grants the lock and the
+/// others refuse it. See `given_back` of the suite.
 ///
 /// # Panics
 ///

@@ -75,7 +75,7 @@ impl Failure {
 pub(crate) enum Retry {
     /// At once: the cause of the failure is gone.
     Now,
-    /// After a pause: the store is away, loading, or failing over.
+    /// After a pause: the store is unreachable, loading, or failing over.
     Later,
     /// Only after an operator has changed something.
     Never,

@@ -1,4 +1,4 @@
-//! Tests whose thread polls the store too late.
+//! Tests in which the thread that polls the store is late.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -106,7 +106,8 @@ impl Tally {
         }
     }
 
-    /// Returns the time after which enough of the refusing nodes' keys have expired for a quorum.
+    /// Returns the time after which the keys on so many refusing nodes have expired that a quorum
+    /// can vote yes.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));

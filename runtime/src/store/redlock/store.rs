@@ -35,7 +35,7 @@ pub(crate) struct RedlockStore {
     announced: Announced,
     /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
-    /// True if the quorum has gone away, and the engine is not notified yet.
+    /// True if no quorum can be reached any longer, and the engine is not notified yet.
     gone: bool,
 }
 

@@ -17,8 +17,8 @@
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client that checks the key finds
 --   the lock held. The key expires with the share that lasts longest. No share shortens another.
--- - A call takes a share only while fewer than ARGV[3] are held. The limits of other calls do not
---   matter.
+-- - A call with a limit takes a share only while fewer than ARGV[3] are held. The limits of other
+--   calls do not matter. Shares with a limit and shares without one exclude each other.
 -- - Each share ends at its own time. Ended shares are removed before the script decides about the
 --   request.
 -- - A process that comes while other processes queue goes to the end of the queue. Otherwise a

@@ -96,8 +96,8 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// Latest time for the answers. It is lowered to the deadline of each later exchange: answers
-    /// come in order, so the later ones are in time only if the earlier ones are.
+    /// Latest time for the answers. It is lowered to the deadline of a later exchange, if that is
+    /// earlier: answers come in order, so the later ones are in time only if the earlier ones are.
     deadline: Instant,
 }
 
@@ -145,7 +145,7 @@ impl Connection {
         self.line.poll(cx);
     }
 
-    /// Returns the oldest exchange, if it has been answered, or the connection has ended.
+    /// Returns the oldest exchange, if it has been answered or the connection has ended.
     pub(crate) fn next_exchange(&mut self) -> Option<Exchange> {
         let answers = match self.line.take_answers() {
             Some(answers) => Ok(answers),
