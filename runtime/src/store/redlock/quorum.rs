@@ -8,7 +8,7 @@ use crate::base::seeded::seeded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// The node refuses. Its key expires after at most this time, if known.
+    /// The node refuses. The key on it expires after at most this time, if known.
     No(Option<Duration>),
     /// The node has no vote: an error, silence, or a yes from a node that may not vote.
     Void,
