@@ -48,7 +48,7 @@ impl Failure {
     }
 
     /// True if the server refused the login, if the pool has no credentials, or if the settings do
-    /// not fit the server. Only a change of the settings, of the credentials or of the server helps.
+    /// not fit the server. Only a change of the settings, the credentials or the server helps.
     pub(crate) fn is_refusal(&self) -> bool {
         self.retry == Retry::Never
             || matches!(self.error, LockError::Config { .. })
