@@ -76,7 +76,8 @@ impl Tls {
     any(feature = "redis", feature = "postgres", feature = "etcd")
 ))]
 impl Tls {
-    /// Fails if a certificate cannot be read as PEM.
+    /// Fails if a certificate cannot be read as PEM, or if both certificates and a rustls
+    /// configuration are set.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if self.is_given() && !self.has_no_certificates() {
             return Err(LockError::config(

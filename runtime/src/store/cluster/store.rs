@@ -70,8 +70,8 @@ pub(crate) struct ClusterStore {
 }
 
 impl ClusterStore {
-    /// Finds the masters and connects to all of them at once. If at least one can be reached,
-    /// succeeds, and the store keeps trying to reach the others.
+    /// Finds the masters and connects to all of them at once. Fails if none can be reached, or if
+    /// an operator must fix the cause. Otherwise, the store keeps trying to reach the others.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;

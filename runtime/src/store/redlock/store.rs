@@ -47,8 +47,8 @@ struct Node {
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. If a quorum can be reached, succeeds, and the store keeps
-    /// trying to reach the other nodes.
+    /// Connects to all nodes at once. Fails if no quorum can be reached, or if an operator must fix
+    /// the fault of a node. Otherwise, the store keeps trying to reach the other nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
