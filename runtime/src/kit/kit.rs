@@ -57,7 +57,7 @@ struct Shared {
     running: OnceLock<Running>,
 }
 
-/// A kit in use.
+/// The parts of a kit, created at its first use.
 pub(super) struct Running {
     pub(super) store: SharedStore,
     pub(super) log: Arc<Log>,

@@ -81,8 +81,8 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Calls `met` and then requests `key` from the nodes. One node grants the lock and the others
-/// refuse it. See `given_back` of the suite.
+/// Connects to the nodes, calls `met`, and then requests `key`. One node grants the lock and the
+/// others refuse it. See `given_back` of the suite.
 ///
 /// # Panics
 ///
@@ -129,7 +129,7 @@ pub async fn etcd_gives_up(url: &str) {
     etcd::service::Etcd::gives_up(address, &options).await;
 }
 
-/// Waits until a key is removed from the cluster at `url`. This key does not exist.
+/// Waits for the removal of a key that does not exist in the cluster at `url`.
 ///
 /// # Panics
 ///

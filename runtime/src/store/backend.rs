@@ -73,8 +73,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Checks the store over separate connections, not those of a pool.
     fn check(&self, options: Options) -> Checking;
 
-    /// Returns the part of the store that inspects locks. It opens its first connection when it is
-    /// first asked about a lock.
+    /// Returns the part of the store that inspects locks. It connects only at its first request.
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
 
     /// Returns the name in `memory://name`, which is empty in `memory://`. `None` for other stores.

@@ -51,7 +51,8 @@ impl Credentials {
     }
 
     /// Sets the time for which the password is valid, counted from now. The pool gets new
-    /// credentials after three quarters of it, but not before a second. Default: without end.
+    /// credentials after three quarters of this time, but at the earliest after one second.
+    /// Default: no end.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -92,7 +93,8 @@ impl Credentials {
     }
 
     /// Returns the time after which the pool gets new credentials: a quarter of the validity is
-    /// left for failed attempts. Without a least time, a wrong validity would flood the server.
+    /// left for failed attempts. Without the minimum, a far too short validity would flood the
+    /// server with logins.
     pub(crate) fn fresh_for(&self) -> Option<Duration> {
         let valid_for = self.valid_for?;
         Some((valid_for / 4 * 3).max(LEAST_FRESH))
@@ -109,7 +111,8 @@ pub(crate) type Provided = Pin<Box<dyn Future<Output = Result<Credentials, Sourc
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Fn() -> Provided + Send + Sync>);
 
-/// A panic cannot leave the pool's own state half changed, because the function has none of it.
+/// A panic cannot leave the pool's own state half changed, because the function cannot access that
+/// state.
 impl UnwindSafe for Provider {}
 impl RefUnwindSafe for Provider {}
 

@@ -12,7 +12,7 @@ const REFUSED_LOGINS: [&str; 6] = [
     "permission",
 ];
 
-/// The code of a missing answer of the program's function for credentials.
+/// The code of the failure if the program's function returned no credentials.
 pub(crate) const NO_CREDENTIALS: &str = "credentials";
 
 /// The failure of a request, instead of a [`Reply`](super::Reply).
@@ -48,7 +48,7 @@ impl Failure {
     }
 
     /// True if the server refused the login, if the pool has no credentials, or if the settings do
-    /// not fit the server. Only a change of the settings, of the credentials or of the server helps.
+    /// not fit the server. Only a change of the settings, the credentials or the server helps.
     pub(crate) fn is_refusal(&self) -> bool {
         self.retry == Retry::Never
             || matches!(self.error, LockError::Config { .. })
@@ -75,7 +75,7 @@ impl Failure {
 pub(crate) enum Retry {
     /// At once: the cause of the failure is gone.
     Now,
-    /// After a pause: the store is away, loading, or failing over.
+    /// After a pause: the store is unreachable, loading, or failing over.
     Later,
     /// Only after an operator has changed something.
     Never,

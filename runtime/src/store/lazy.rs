@@ -54,7 +54,7 @@ pub(crate) fn connect(target: Target, options: Options) -> Connecting {
 }
 
 impl LazyStore {
-    /// Connects. Returns true if there was anything to do.
+    /// Starts and finishes attempts to connect. Returns true if one has started or ended.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while let Some(result) = self.supervisor.poll(cx) {
@@ -72,7 +72,7 @@ impl LazyStore {
         if self.store.is_some() || (has_failed && seeded!(LazyGivesUp)) {
             return moved;
         }
-        // One attempt at a time: it may migrate a database, which takes long.
+        // Only one attempt at a time, because an attempt may migrate a database, which takes long.
         if self.supervisor.is_connecting() {
             return moved;
         }
@@ -132,8 +132,8 @@ impl LockStore for LazyStore {
     }
 }
 
-/// Runs an attempt as a task, so that no caller of the engine does its work. The task ends with the
-/// returned future.
+/// Runs an attempt to connect as a task, so that no caller of the engine does its work. The task
+/// ends with the returned future.
 fn attempt(connecting: Connecting) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
     let task = Task(tokio::spawn(connecting));
     async move {

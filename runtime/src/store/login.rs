@@ -41,7 +41,7 @@ impl Logins {
             Ok(Err(error)) => return Err(none(&format!("failed: {error}"))),
             Err(_) => return Err(none(&format!("did not end within {limit:?}"))),
         };
-        // A time beyond the clock's range never comes.
+        // If the time is beyond the clock's range, the login is never renewed.
         let fresh = credentials.fresh_for();
         let fresh = fresh.filter(|_| !seeded!(LoginNotRenewed));
         let renew_at = fresh.and_then(|fresh| asked.checked_add(fresh));

@@ -245,8 +245,8 @@ pub(crate) enum StoreEvent {
     Reply(OpId, Result<Reply, Failure>),
     /// The store can be reached again. Requests that wait for a retry can go out at once.
     Connected,
-    /// The store is away, or a part of it: [`LockStore::absence`] returns an error that it did not
-    /// return before.
+    /// The store, or a part of it, cannot be reached: [`LockStore::absence`] now returns an error
+    /// that it did not return before.
     Away,
     /// The key was handed to this process for [`CLAIM`]. Or the key's state has changed, and this
     /// process, the first in the queue, must repeat its request.

@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// The largest number of replicas that the store has ever seen at one time.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
-    /// The source of credentials, if those of the URL do not count.
+    /// The source of credentials, if it replaces the credentials in the URL.
     pub(crate) logins: Option<Logins>,
 }
 

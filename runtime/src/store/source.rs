@@ -12,7 +12,8 @@ use crate::inspect::pattern::Pattern;
 /// Approximate number of keys on one page of a list of locks.
 pub(crate) const PAGE: usize = 200;
 
-/// Maximum number of holders, and of waiting processes, reported for one lock.
+/// Maximum number of holders, and of waiting processes, reported for one lock. It limits the size
+/// of an answer.
 pub(crate) const MOST_TOLD: usize = 1_000;
 
 /// Pending answer of a [`Source`]: the future that each of its methods returns.

@@ -34,7 +34,7 @@ pub(crate) struct Tls {
     pub(crate) ca: Option<Vec<u8>>,
     /// PEM of the pool's certificate, and PEM of its private key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
-    /// Configuration of the program, instead of `ca` and `client`.
+    /// The program's own rustls configuration, instead of `ca` and `client`.
     pub(crate) given: Option<Given>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. A pool opens that connection before it has an engine, so the engine
@@ -76,7 +76,8 @@ impl Tls {
     any(feature = "redis", feature = "postgres", feature = "etcd")
 ))]
 impl Tls {
-    /// Fails if a certificate cannot be read as PEM.
+    /// Fails if a certificate cannot be read as PEM, or if both certificates and a rustls
+    /// configuration are set.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if self.is_given() && !self.has_no_certificates() {
             return Err(LockError::config(

@@ -1,4 +1,4 @@
-//! Tests whose thread polls the store too late.
+//! Tests in which the thread that polls the store is late.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
-/// Time that the request may take. The thread sleeps for the longer `LATENESS`.
+/// Patience of the test's request. It ends while the thread sleeps for `LATENESS`.
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 

@@ -27,7 +27,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     play!(leaving; one, two, three);
     play!(a_claim_is_no_lock; one, two);
     // A store with sessions reserves no fences. So a holder cannot hand its lock over inside its
-    // process, and need not know about the queue.
+    // process, and needs no reports about the queue.
     if !promises.sessions {
         play!(the_same_reserve; one);
         play!(reserves_never_meet; one, two);
@@ -48,7 +48,7 @@ async fn first_come_first_served(one: &mut Client, two: &mut Client, three: &mut
     one.acquire(&key, held, TTL).await.unwrap();
     assert!(two.queues(&key, second).await);
     assert!(three.queues(&key, third).await);
-    // A repeated request keeps the place.
+    // A repeated request keeps the process's position in the queue.
     assert!(two.queues(&key, second).await);
     assert!(one.release(&key, held).await);
     two.turn(&key).await;

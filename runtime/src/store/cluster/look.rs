@@ -131,8 +131,8 @@ impl ClusterSource {
         }))
     }
 
-    /// Returns a page of locks from one master: the first at or after `from`, in the order of the
-    /// masters' addresses.
+    /// Returns a page of locks from one master. This is the first master at or after `from`, in the
+    /// order of the masters' addresses.
     async fn some(&mut self, pattern: &Pattern, from: From) -> Result<Page, Failure> {
         let masters = self.topology().await?.one_slot_each();
         let mut masters: Vec<_> = masters.into_iter().map(|(master, _)| master).collect();

@@ -107,7 +107,7 @@ impl Router {
         self.map = map;
     }
 
-    /// True if the map should be requested from the nodes again. Returns true once for each reason.
+    /// True if an answer has shown since the last call that the map may be out of date.
     pub(super) fn take_stale(&mut self) -> bool {
         mem::take(&mut self.stale)
     }
@@ -308,7 +308,8 @@ impl Router {
         }
     }
 
-    /// Records what a failure reveals about the map. Returns the failure for the engine.
+    /// Records that the engine must retry later, and that the map may be out of date, if the
+    /// failure shows this. Returns the failure for the engine.
     fn trouble(&mut self, failure: Failure) -> Failure {
         self.troubled |= failure.retry != Retry::Never;
         match failure.code() {

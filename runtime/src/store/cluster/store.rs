@@ -38,7 +38,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// the map, because a cluster that was created again begins with a low epoch.
 const OLDER: u32 = 10;
 
-/// Number of nodes that each read of the map asks at once.
+/// Number of nodes that each read of the map asks at once. A single node may be down, or may have
+/// missed a fail-over.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
@@ -69,8 +70,8 @@ pub(crate) struct ClusterStore {
 }
 
 impl ClusterStore {
-    /// Finds the masters and connects to all of them at once. If at least one can be reached,
-    /// succeeds, and the store keeps trying to reach the others.
+    /// Finds the masters and connects to all of them at once. Fails if none can be reached, or if
+    /// an operator must fix the cause. Otherwise, the store keeps trying to reach the others.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
@@ -304,8 +305,8 @@ impl LockStore for ClusterStore {
         self.nodes.are_away(self.router.map())
     }
 
-    /// Only the master of the key's slot counts. For the lock of a readiness probe, each master
-    /// does.
+    /// Only the master of the key's slot counts. For the lock of a readiness probe, every master
+    /// counts.
     fn absence(&self, key: &FullKey) -> Option<LockError> {
         let map = self.router.map();
         if key.name().starts_with(RESERVED) {

@@ -91,8 +91,9 @@ impl Topology {
         Some(read)
     }
 
-    /// Asks all servers at once, and returns the newest answer that arrives in time. A node that
-    /// was cut off together with an old master still reports that master, but with an older epoch.
+    /// Asks all servers at once, and returns the newest answer that arrives in time. Prefers nodes
+    /// that report the cluster's state as ok. A node that was cut off together with an old master
+    /// still reports that master, but with an older epoch.
     pub(super) async fn newest(servers: Vec<Server>, limit: Duration) -> Result<Self, Failure> {
         let mut until = Instant::now() + limit;
         let asking = servers.into_iter().map(|server| Self::ask(server, limit));

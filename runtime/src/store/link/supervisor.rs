@@ -99,8 +99,8 @@ impl<T> Supervisor<T> {
         &self.reason
     }
 
-    /// Records that the server has carried out a request. While a connection is being replaced, its
-    /// pauses go on growing.
+    /// Records that the server has carried out a request. While a connection is being replaced, the
+    /// pauses between attempts keep growing.
     pub(crate) fn served(&mut self) {
         if self.next.is_none() {
             self.attempts = 0;
@@ -194,7 +194,7 @@ impl<T> Supervisor<T> {
     }
 
     /// Records that an attempt has failed. While there is no connection, requests are refused with
-    /// `reason`. Returns true if the server is known to be away from now on.
+    /// `reason`. Returns true if the server counts as away since this failure, and did not before.
     pub(crate) fn failed(&mut self, reason: Failure) -> bool {
         if self.attempts == 1 || (reason.is_refusal() && !self.refused) {
             let (server, error) = (self.server.clone(), reason.error.clone());

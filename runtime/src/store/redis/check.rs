@@ -59,8 +59,8 @@ pub(super) async fn examine(
     let mut findings = findings_in(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // A replica, or a node of a cluster, refuses the trial. The findings already contain the
-    // reason.
+    // A replica refuses the trial, and so does a node of a cluster that is checked as a single
+    // server. The findings already contain the reason.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)

@@ -14,7 +14,8 @@ use crate::store::login::Logins;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
-/// Connects to the master each time the store needs a connection. `Display` shows no credentials.
+/// Address of the master. The store uses it for each new connection. `Display` shows no
+/// credentials.
 #[derive(Clone)]
 pub(crate) enum MasterAddress {
     Server(Server),

@@ -114,9 +114,9 @@ impl ReplicaAcks {
 
 /// Returns `reply`, or the failure in `verdict` if the reply needs the missing acknowledgements.
 ///
-/// A lock without its acknowledgements is an error that may have been executed. The engine then
-/// removes the lock, or asks again with the same token. A reply that another token has the lock
-/// needs no acknowledgements.
+/// Without the acknowledgements, an acquire fails, although the server has executed it. The engine
+/// then removes the lock, or repeats its request with the same token. A reply that another token
+/// has the lock needs no acknowledgements.
 pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Reply, Failure> {
     let Err(failure) = verdict else {
         return Ok(reply);

@@ -115,7 +115,8 @@ impl QuorumCore {
                 TakeKind::Share { .. } => self.report(id, Err(no_shares())),
                 TakeKind::Recall => self.report(id, Err(no_results())),
             },
-            // A lock that should become a share stays whole, because shares are not supported.
+            // A lock that should become a share stays whole, because a quorum does not support
+            // shares.
             Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -219,7 +220,7 @@ impl QuorumCore {
         self.open(id, pending, now);
     }
 
-    /// Removes a call's key from all nodes, with `keep` only after this time. Repeats each removal
+    /// Removes a call's key from all nodes, or lets it expire after `keep`. Repeats each removal
     /// until its outcome is certain or the key has expired. Returns the ttl after which the key
     /// expires in any case.
     fn remove_everywhere(

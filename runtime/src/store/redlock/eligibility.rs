@@ -26,7 +26,7 @@ pub(super) struct Eligibility {
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// Start of the process, or a later time.
+    /// Start of the quarantine: the start of the process, or a later time.
     since: Instant,
 }
 

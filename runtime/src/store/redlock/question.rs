@@ -16,7 +16,7 @@ use crate::store::{Failure, Reply, Retry};
 pub(super) struct NodeSet(u64);
 
 impl NodeSet {
-    /// Maximum number of nodes in a set.
+    /// Maximum number of nodes in a set: one for each bit.
     pub(super) const MOST: usize = 64;
 
     pub(super) fn insert(&mut self, node: usize) {

@@ -8,7 +8,7 @@ use crate::base::seeded::seeded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// The node refuses. Its key expires after at most this time, if known.
+    /// The node refuses. The key on it expires after at most this time, if known.
     No(Option<Duration>),
     /// The node has no vote: an error, silence, or a yes from a node that may not vote.
     Void,
@@ -106,7 +106,8 @@ impl Tally {
         }
     }
 
-    /// Returns the time after which enough of the refusing nodes' keys have expired for a quorum.
+    /// Returns the time after which the keys on so many refusing nodes have expired that a quorum
+    /// can vote yes.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));

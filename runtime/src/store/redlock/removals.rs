@@ -101,7 +101,7 @@ impl PendingRemovals {
         self.by_id.get_mut(&id)?.release.take()
     }
 
-    /// Drops the removal `id`, because the node no longer has the key.
+    /// Drops the removal `id`, because its outcome is certain or its key has expired.
     pub(super) fn settle(&mut self, id: OpId) -> Option<PendingRemoval> {
         let removal = self.by_id.remove(&id)?;
         self.by_name.remove(&(removal.key.clone(), removal.wire));

@@ -35,7 +35,7 @@ pub(crate) struct RedlockStore {
     announced: Announced,
     /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
-    /// True if the quorum has gone away, and the engine is not notified yet.
+    /// True if no quorum can be reached any longer, and the engine is not notified yet.
     gone: bool,
 }
 
@@ -47,8 +47,8 @@ struct Node {
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. If a quorum can be reached, succeeds, and the store keeps
-    /// trying to reach the other nodes.
+    /// Connects to all nodes at once. Fails if no quorum can be reached, or if an operator must fix
+    /// the fault of a node. Otherwise, the store keeps trying to reach the other nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -168,8 +168,7 @@ impl RedlockStore {
         }
     }
 
-    /// Returns the error of a call, if so many nodes are known to be away that the rest is no
-    /// quorum.
+    /// Returns the error of a call, if too many nodes are known to be away for a quorum.
     fn no_quorum(&self) -> Option<LockError> {
         let nodes = self.nodes.iter();
         let why: Vec<_> = nodes

@@ -178,7 +178,7 @@ pub(super) enum Conditions {
         keep: Option<Duration>,
         makes_way: bool,
     },
-    /// For all other requests, which are sent without a batch.
+    /// Any other request. It is sent without a batch.
     Other,
 }
 

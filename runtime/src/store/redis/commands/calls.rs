@@ -180,7 +180,8 @@ fn acquire_all(
     out: &mut Outgoing,
 ) {
     let mut command = out.call(&ACQUIRE_ALL, 1 + 2 * keys.len());
-    // In a cluster, all keys are in one slot, so they use the same counter.
+    // One counter serves all locks of the namespace, or in a cluster all locks of a slot. There,
+    // all keys of this command are in one slot.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
     }

@@ -7,7 +7,7 @@ use crate::store::{Op, OpId, Reply};
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// The flags with which it was sent.
+    /// The flags with which the request was sent.
     pub(crate) flags: RequestFlags,
     /// True if this is a removal, and the acquires that it undoes were sent before it on the same
     /// connection.

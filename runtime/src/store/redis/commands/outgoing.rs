@@ -6,7 +6,8 @@ use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use super::scripts::LuaScript;
 
-/// Maximum capacity, in bytes, that an empty buffer keeps.
+/// Maximum capacity, in bytes, that an empty buffer keeps. More memory, used for a burst of
+/// requests, is freed.
 const KEPT: usize = 64 * 1024;
 
 /// Commands to send, in the order of sending.

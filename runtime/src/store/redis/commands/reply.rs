@@ -335,8 +335,8 @@ mod tests {
         assert_eq!(failure.code(), "protocol");
     }
 
-    /// Fails if a refused share is dropped from the list, which would shift the answers of the
-    /// others.
+    /// Fails if a refused share is dropped from the list, which would assign the following answers
+    /// to the wrong shares.
     #[test]
     fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {

@@ -143,9 +143,8 @@ impl RedisSource {
         command
     }
 
-    /// Returns the answers to `questions`. Connects again if the connection has ended since the
-    /// last call. The questions may then run twice. This does no harm: the second run does not take
-    /// a lock away again.
+    /// Returns the answers to `questions`. If the open connection fails, connects again and repeats
+    /// the questions. This does no harm: a second run does not take a lock away again.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await

@@ -28,7 +28,8 @@ pub(crate) enum Written<'a> {
 /// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence, or on a node of a quorum the time of the acquisition in microseconds.
+    /// A fence. On a node of a quorum, the time of the acquisition in microseconds. For a waiting
+    /// process, the time since which it queues.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }

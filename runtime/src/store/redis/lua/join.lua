@@ -17,8 +17,8 @@
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client that checks the key finds
 --   the lock held. The key expires with the share that lasts longest. No share shortens another.
--- - A call takes a share only while fewer than ARGV[3] are held. The limits of other calls do not
---   matter.
+-- - A call with a limit takes a share only while fewer than ARGV[3] are held. The limits of other
+--   calls do not matter. Shares with a limit and shares without one exclude each other.
 -- - Each share ends at its own time. Ended shares are removed before the script decides about the
 --   request.
 -- - A process that comes while other processes queue goes to the end of the queue. Otherwise a
@@ -72,14 +72,14 @@ if not room then
   end
   local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
-    -- A share becomes available when one held share has ended, plus one for each held share above
-    -- the limit of this call.
+    -- A share becomes available when one held share has ended. If more shares are held than this
+    -- call's limit permits, the excess must end, too.
     local over = most > 0 and math.max(redis.call('ZCARD', KEYS[4]) - most, 0) or 0
     left = math.min(left, redis.call('ZRANGE', KEYS[4], over, over, 'WITHSCORES')[2] - now)
   end
   if patience and ARGV[5] ~= '' then
-    -- A share also becomes available if the process ahead does not ask in this time and so loses
-    -- its place.
+    -- A share also becomes available if the first process in the queue sends no request within
+    -- `patience` ms, and so loses its position.
     left = math.min(left, patience)
   end
   local queued = ARGV[5] == '+' and knows_queue(value)

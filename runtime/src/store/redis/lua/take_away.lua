@@ -37,7 +37,8 @@ end
 local function revoke_shares()
   local found = redis.pcall('ZRANGE', shares, 0, -1, 'WITHSCORES')
   if found['err'] then
-    -- The key has data of another type. While it is there, no share can be taken or renewed.
+    -- The key of the shares has data of another type. Until its removal, no share can be taken or
+    -- renewed.
     redis.call('DEL', shares)
   end
   for at = 1, #found, 2 do

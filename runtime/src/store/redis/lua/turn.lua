@@ -25,7 +25,8 @@
 -- A single script lets the next process start earlier. The server sends messages only after all
 -- commands that arrived together, and a separate acquire would be one of them.
 --
--- This fragment hands the lock on if another process waits. Otherwise `turn_queue.lua` continues.
+-- This fragment serves the common case: the lock carries its token, other processes wait, and this
+-- process queues behind them. `turn_queue.lua` serves all other cases.
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)

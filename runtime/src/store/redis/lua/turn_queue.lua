@@ -1,6 +1,6 @@
 
--- Continues `turn.lua` if no process waits, if none took the lock, or if the server refused a
--- command.
+-- Continues `turn.lua` for all cases but the common one: for example if the lock is lost, if no
+-- process waits, if none took the lock, or if the server refused a command.
 local answers, queued = {}, false
 
 local function release()

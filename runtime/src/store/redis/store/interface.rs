@@ -15,7 +15,7 @@ impl LockStore for RedisStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // Ready events do not keep requests from being sent.
+        // Unsent requests are sent first, even if events are ready.
         while std::mem::take(&mut self.unsent) || self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
                 return Poll::Pending;

@@ -68,7 +68,7 @@ impl RedisStore {
                 self.not_renewed(failure);
                 false
             }
-            // The next connection gets new credentials anyway.
+            // There is no connection to log in on. The next connection gets new credentials anyway.
             (Ok(_), None) => false,
         }
     }

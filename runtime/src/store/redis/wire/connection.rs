@@ -47,7 +47,8 @@ pub(crate) struct Connection {
     line: Line,
     /// Pending exchanges, oldest first.
     under_way: VecDeque<UnderWay>,
-    /// Recent round trip. It follows a slower answer at once, and faster ones gradually.
+    /// Recent round trip. A slower answer raises it at once. A faster answer lowers it by half at
+    /// most.
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
@@ -95,8 +96,8 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// Latest time for the answers. It is lowered to the deadline of each later exchange: answers
-    /// come in order, so the later ones are in time only if the earlier ones are.
+    /// Latest time for the answers. It is lowered to the deadline of a later exchange, if that is
+    /// earlier: answers come in order, so the later ones are in time only if the earlier ones are.
     deadline: Instant,
 }
 
@@ -105,7 +106,7 @@ pub(crate) enum Content {
     Requests(Batches),
     /// Commands that load the scripts again.
     Scripts,
-    /// The login with new credentials. It is renewed at this time.
+    /// A login with new credentials.
     Login(Box<Access>),
     /// A command whose answer only shows that the server answers.
     Other,
@@ -144,7 +145,7 @@ impl Connection {
         self.line.poll(cx);
     }
 
-    /// Returns the oldest exchange, if it has been answered, or the connection has ended.
+    /// Returns the oldest exchange, if it has been answered or the connection has ended.
     pub(crate) fn next_exchange(&mut self) -> Option<Exchange> {
         let answers = match self.line.take_answers() {
             Some(answers) => Ok(answers),

@@ -18,7 +18,7 @@ use crate::store::url_options::{UrlOptions, authority};
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
-    /// The source of credentials, if those of `info` do not count.
+    /// The source of credentials, if it replaces the credentials in `info`.
     logins: Option<Logins>,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no handshake"))]
     pub(super) tls: Tls,
