@@ -10,8 +10,8 @@ use crate::base::full_key::FullKey;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses a new call that tries once, because the store is away. If the call can be refused
-    /// without the store, for a holder in this process, it gets that error.
+    /// Refuses a new call that tries once, because the store is away. If the core could refuse the
+    /// call without the store, such as for a holder in this process, the call gets that error.
     pub(crate) fn refuse_absent(
         &mut self,
         id: TicketId,

@@ -74,7 +74,8 @@ impl Times {
     }
 }
 
-/// Takes back the report that the store is away, because the pool is dropped.
+/// If this pool has reported its store as away, takes the report back, because a dropped pool does
+/// not count.
 impl Drop for Times {
     fn drop(&mut self) {
         if self.away {

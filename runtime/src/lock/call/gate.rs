@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::pool::LockPool;
 
-    /// Longer than the test.
+    /// Longer than the test takes, unless it fails.
     const LONG: Duration = Duration::from_secs(20);
 
     /// Fails if a loss during a poll of the body is missed. Such a loss wakes no task, so the body

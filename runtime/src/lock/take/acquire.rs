@@ -167,7 +167,8 @@ impl Acquisition {
                 None
             }
         };
-        // The body begins now. Locks that the call gave back earlier do not stay at the store.
+        // `min_hold` counts from now, when the body begins. It does not apply to locks that the
+        // call gave back before it had all of them.
         if let Some(min_hold) = self.min_hold.take() {
             self.held.keep_min_hold(min_hold);
         }
@@ -398,7 +399,7 @@ impl Taking {
         match poll_fn(|cx| lock.poll_taken(cx)).await {
             Ok(_) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
-            // The leases have become too old while the store was away.
+            // The leases in `before` have become too old while the store was away.
             Err(LockError::Unavailable { .. }) if fresh < left && self.fresh(before).is_zero() => {
                 Ok(None)
             }
