@@ -141,8 +141,8 @@ impl At {
         }
     }
 
-    /// The template of the function's keys. It is not known for a call of
-    /// [`LockPool::lock`](crate::LockPool::lock).
+    /// The template of the function's keys, or `other` for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock), whose template is not known.
     pub(crate) fn label(self) -> Label {
         match self {
             Self::Function(site) => *site.label.get_or_init(|| Label::of(site.template)),
@@ -241,8 +241,8 @@ mod tests {
         }
     }
 
-    /// Fails if the type in a name is a part of another one, or an inner function has the name of a
-    /// method.
+    /// Fails if a name has only a part of the method's type, or if a function inside a method gets
+    /// the name of that method.
     #[test]
     fn brackets_in_paths_are_matched() {
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());

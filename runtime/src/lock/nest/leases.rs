@@ -132,8 +132,8 @@ impl Locks {
         remaining.min().unwrap_or_default()
     }
 
-    /// The end of the lease that ends first, or zero if that lease is over. For the oracle of the
-    /// tests.
+    /// The end of the lease that ends first, or zero if that lease is over. For the tests' oracle,
+    /// which looks for overlapping holders.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::deadline)
