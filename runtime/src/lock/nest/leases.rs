@@ -210,7 +210,7 @@ impl Locks {
     }
 }
 
-/// Ends when one of these leases is over.
+/// Completes when the lease of one of `cells` is over.
 pub(crate) async fn any_over(cells: impl Iterator<Item = &Arc<LeaseCell>>) {
     type Over<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
     let mut all: Vec<Over<'_>> = cells
