@@ -11,7 +11,8 @@ use crate::store::{Op, OpId, Request};
 /// store may leave a request without an answer.
 const REMEMBERED: usize = 8_192;
 
-/// Capacity, in requests, up to which the list keeps its memory.
+/// Capacity, in requests, up to which the list keeps its memory. A longer list, as after an outage,
+/// shrinks again.
 const ROOM: usize = 256;
 
 /// The unanswered requests to one pool's store, each with the time of its sending.

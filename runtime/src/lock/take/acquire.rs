@@ -362,12 +362,12 @@ impl Taking {
         self.pool.retry_hint().unwrap_or_else(unknown)
     }
 
-    /// Ends when the call has waited for `budget`.
+    /// Completes when the call has waited for `budget`.
     async fn end_of(&self, budget: Duration) {
         let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // A stopped engine drops `caller`. It has already marked the lease as over.
+        // A stopped engine drops `caller`, and has already ended the enclosing call's lease.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
             // The task may be polled for another reason before the engine wakes it.
