@@ -105,8 +105,8 @@ impl Key {
         self.encode(name, &value);
     }
 
-    /// Appends the encoded text of `value`. Takes a trait object, so that this code is compiled once
-    /// for all types of values.
+    /// Appends the encoded text of `value`. Takes a trait object, so that this code is compiled
+    /// once for all types of values.
     fn encode(&mut self, name: &'static str, value: &dyn fmt::Display) {
         let before = self.text.len();
         let written = write!(Encoder(&mut self.text), "{value}");
