@@ -81,7 +81,7 @@ fn is_parameter(name: &str, generics: &Generics) -> bool {
     own || is_letter && characters.all(|c| c.is_ascii_digit())
 }
 
-/// Returns the error of a function that returns `Result<_, E>` with a type parameter `E`.
+/// Returns the error type of a function that returns `Result<_, E>`, if `E` is a type parameter.
 pub(crate) fn generic_error(output: &ReturnType, generics: &Generics) -> Option<Type> {
     let ReturnType::Type(_, ty) = output else {
         return None;

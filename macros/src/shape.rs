@@ -9,7 +9,7 @@ use syn::{Attribute, FnArg, Pat, Signature, Type};
 use crate::kind::Kind;
 use crate::tokens;
 
-/// Tokens before and after a group to fill in later, and the delimiters of this group.
+/// The tokens around a group, and the group's delimiters. The content is filled in later.
 pub(crate) struct Frame {
     pub(crate) before: TokenStream,
     pub(crate) delimiter: Delimiter,

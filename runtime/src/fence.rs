@@ -56,7 +56,7 @@ impl Fence {
         Self(self.0 + 1)
     }
 
-    /// The number.
+    /// Returns the fence as a number.
     ///
     /// ```
     /// assert_eq!(leasehold::Fence::from(7).get(), 7);

@@ -79,7 +79,8 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // The same, with the feature `replay`.
+    // The code on this page needs the web frameworks and the feature `replay`, so the package of
+    // the tests compiles it.
     #[cfg(not(doctest))]
     replay: "replay.md",
     promises: "reliability/promises.md",

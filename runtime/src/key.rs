@@ -77,7 +77,8 @@ impl Key {
         Self::of_text(&value, arguments)
     }
 
-    /// Takes a trait object, so that it is compiled once for all types of values.
+    /// Creates a key from the text of `value`. Takes a trait object, so that this code is compiled
+    /// once for all types of values.
     fn of_text(value: &dyn fmt::Display, arguments: &'static [&'static str]) -> Self {
         let mut key = Self::new();
         let written = write!(Limited(&mut key.text), "{value}");
@@ -104,7 +105,8 @@ impl Key {
         self.encode(name, &value);
     }
 
-    /// Takes a trait object, so that it is compiled once for all types of values.
+    /// Appends the encoded text of `value`. Takes a trait object, so that this code is compiled
+    /// once for all types of values.
     fn encode(&mut self, name: &'static str, value: &dyn fmt::Display) {
         let before = self.text.len();
         let written = write!(Encoder(&mut self.text), "{value}");

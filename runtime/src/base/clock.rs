@@ -4,7 +4,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point in time: nanoseconds on a monotonic clock. The clock includes the time for which the
-/// machine is suspended, but not the time for which a hypervisor pauses it.
+/// machine is suspended (except on the BSDs), but not the time for which a hypervisor pauses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 
@@ -49,8 +49,8 @@ fn nanos(span: Duration) -> u64 {
 /// A source of the current time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Clock {
-    /// The machine's clock, `CLOCK_BOOTTIME` on Linux. It continues while the machine sleeps, like
-    /// the server's clock. Reading it takes about 20 ns.
+    /// The machine's clock, `CLOCK_BOOTTIME` on Linux. Except on the BSDs, this clock continues
+    /// while the machine sleeps, like the server's clock. Reading the clock takes about 20 ns.
     System,
     /// The clock of the caller's tokio runtime, which tests can pause.
     Tokio(tokio::time::Instant),

@@ -33,7 +33,7 @@ pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Prehashed>>;
 #[cfg(any(feature = "redis", feature = "__test", test))]
 pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Prehashed>>;
 
-/// Keys up to this length, in bytes, are built on the stack.
+/// Keys up to this length, in bytes, are built on the stack, which saves an allocation.
 const SHORT: usize = 128;
 
 impl FullKey {

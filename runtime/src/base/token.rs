@@ -44,8 +44,8 @@ impl Token {
         Self(rand::random::<u128>() ^ nonce.0)
     }
 
-    /// Returns the next number. That is enough in this build, because processes do not share a
-    /// store.
+    /// Returns the next number. This build needs no random bits: it has no store that processes
+    /// share, so only this process uses its tokens.
     #[cfg(not(feature = "__remote"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};

@@ -63,7 +63,7 @@ impl Pattern {
         for part in literals.chain(self.0.iter().copied()) {
             match part {
                 Part::Any => text.push('*'),
-                // A character may have several bytes, so `?` is too short.
+                // A `?` of Redis matches one byte, but a character may have several.
                 Part::One => text.push_str("?*"),
                 Part::Literal(character) => {
                     if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// The Redis store records the use of a key with a precision of 10 ms.
+/// Not shorter, because the Redis store records the use of a key in units of 10 ms.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
 /// Equal to the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -35,7 +35,7 @@ use crate::store::backend::Target;
 use crate::store::options::Options;
 
 /// Maximum time for which a shutdown waits for the delivery of log events, in addition to its
-/// limit.
+/// limit. The time is short, because the program's subscriber may be blocked.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.

@@ -35,7 +35,7 @@ const MOST: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Interval at which all gauges and descriptions are reported to the recorder again, even if they
-/// have not changed.
+/// have not changed, because a recorder may be installed late.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 enum Report {

@@ -10,8 +10,8 @@ use crate::base::full_key::FullKey;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses a new call that tries once, because the store is away. If the call can be refused
-    /// without the store, for a holder in this process, it gets that error.
+    /// Refuses a new call that tries once, because the store is away. If the core could refuse the
+    /// call without the store, such as for a holder in this process, the call gets that error.
     pub(crate) fn refuse_absent(
         &mut self,
         id: TicketId,
@@ -27,13 +27,13 @@ impl Core {
         self.signal(Signal::Failed(id, error));
     }
 
-    /// Answers a new call for several locks that waits: it queues for each lock separately.
+    /// Answers a new call for several locks that can wait: it must queue for each lock separately.
     pub(crate) fn part_absent(&mut self, id: TicketId) {
         self.signal(Signal::Apart(id));
     }
 
-    /// Returns the calls that try once and have no lock yet, with their keys. An adoption goes on,
-    /// because its end would remove a lock that the store may have given to it.
+    /// Returns the calls that try once and have no lock yet, with their keys. Adoptions are not
+    /// included: to end one would remove a lock that the store may have given to it.
     pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
         let tries = self.tickets.iter().filter(|(_, ticket)| {
             ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()

@@ -123,7 +123,7 @@ pub(crate) struct Renewed {
     pub(crate) unknown: usize,
 }
 
-/// Largest capacity of a list kept for reuse.
+/// Largest capacity of a list kept for reuse, so that a burst does not occupy memory forever.
 const KEPT: usize = 1024;
 
 /// Replaces an empty list with the empty list `space`, to reuse its memory.

@@ -19,7 +19,7 @@ pub(super) struct Alarms {
     swept: usize,
 }
 
-/// Minimum number of new alarms between two sweeps.
+/// Minimum number of new alarms between two sweeps, because each sweep visits all alarms.
 const SWEEP_EVERY: usize = 64;
 
 #[derive(Debug)]

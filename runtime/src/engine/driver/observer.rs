@@ -21,8 +21,8 @@ pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
     fn take_lost_keys(&self) -> Vec<FullKey>;
 
     /// Called with zero before the first poll of the body of `ticket`, and after a poll with the
-    /// number of polls so far. Returns true if the lock must be taken away now. The store does that
-    /// at its next poll.
+    /// number of polls so far. Returns true if the lock must be taken away now. The kit's store
+    /// takes it away when the engine next polls this store.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 

@@ -68,8 +68,8 @@ impl Shared {
         Ok(listeners.flatten())
     }
 
-    /// Executes these commands. If the engine panics, it stops, and the calls of the remaining
-    /// commands are notified.
+    /// Executes `commands`. If the engine panics, it stops, and the calls of the remaining commands
+    /// are notified.
     fn execute_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
         let done = self.guarded(state, |state| state.execute(&mut commands));
         if done.is_none() {

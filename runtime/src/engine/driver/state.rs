@@ -52,14 +52,16 @@ const LATE: Duration = Duration::from_millis(5);
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of polls in a row before a thread leaves the store to the keeper. A thread polls
-/// again while the store calls its waker, or while there are requests to send.
+/// again while the store calls its waker, or while there are requests to send. Without this limit,
+/// a caller could work for other callers without end.
 const MOST_ROUNDS: usize = 16;
 
 /// Number of requests that fill two scripts, one of releases and one of acquires. A larger batch
 /// would not be cheaper, so the engine collects no more than this.
 const FULL: usize = 64;
 
-/// Largest capacity, in events, of a list kept for reuse.
+/// Largest capacity, in events, of a list kept for reuse, so that a burst does not occupy memory
+/// forever.
 const KEPT: usize = 1024;
 
 /// Result of a listener's read.

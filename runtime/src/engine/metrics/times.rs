@@ -11,7 +11,8 @@ use crate::store::{Op, OpId, Request};
 /// store may leave a request without an answer.
 const REMEMBERED: usize = 8_192;
 
-/// Capacity, in requests, up to which the list keeps its memory.
+/// Capacity, in requests, up to which the list keeps its memory. A longer list, as after an outage,
+/// shrinks again.
 const ROOM: usize = 256;
 
 /// The unanswered requests to one pool's store, each with the time of its sending.
@@ -74,7 +75,8 @@ impl Times {
     }
 }
 
-/// Takes back the report that the store is away, because the pool is dropped.
+/// If this pool has reported its store as away, takes the report back, because a dropped pool does
+/// not count.
 impl Drop for Times {
     fn drop(&mut self) {
         if self.away {

@@ -27,8 +27,8 @@ impl World {
         }
         let mut request = request;
         if let Op::Give(Give { after, .. }) = &mut request.op {
-            // Leaves in `after` only the acquires that were not sent on this connection, because
-            // the server may carry these out after the removal.
+            // Removes from `after` the acquires sent on this connection, because the server carries
+            // them out before the removal. It may carry out the others after the removal.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
         }

@@ -24,7 +24,7 @@ pub(crate) struct Gate {
     on_lost: OnLost,
     /// True if the call drops a value that its body returns after a loss.
     late_is_lost: bool,
-    /// Ends when a lease that this call has entered, that of an enclosing call, is over.
+    /// Completes when the lease of an enclosing call, which this call has entered, is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
     polls: u32,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::pool::LockPool;
 
-    /// Longer than the test.
+    /// Longer than the test takes, unless it fails.
     const LONG: Duration = Duration::from_secs(20);
 
     /// Fails if a loss during a poll of the body is missed. Such a loss wakes no task, so the body

@@ -216,19 +216,19 @@ impl LockHandle {
         Self { locks }
     }
 
-    /// For the oracle of the tests, which looks for overlapping holders.
+    /// The end of the lease, for the tests' oracle, which looks for overlapping holders.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.locks.deadline()
     }
 
-    /// For the oracle of the tests, which looks for overlapping holders.
+    /// Like `deadline`, but also known when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.locks.confirmed()
     }
 
-    /// For the oracle of the tests, which looks for overlapping holders.
+    /// Like `confirmed`, for one of the keys.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed_of(&self, key: &str) -> crate::base::clock::Instant {
         self.locks.confirmed_of(key)

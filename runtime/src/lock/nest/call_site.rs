@@ -46,7 +46,7 @@ impl Site {
         }
     }
 
-    /// Returns the function's path, of a method with its type, as a store keeps it.
+    /// Returns the function's path as a store keeps it. The path of a method includes its type.
     fn name(&self) -> &str {
         let name = || {
             let name = readable((self.path)());
@@ -61,8 +61,8 @@ impl Site {
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");
-    // Of a trait: `<shop::Orders as shop::Desk>::create`. Apart from the type:
-    // `shop::web::<impl shop::web::Desk for shop::Orders>::create`.
+    // A method of a trait has the path `<shop::Orders as shop::Desk>::create`. If its impl is in
+    // another module than the type: `shop::web::<impl shop::web::Desk for shop::Orders>::create`.
     let (block, separator) = match (path.strip_prefix('<'), split_outside(&path, "::<impl ")) {
         (Some(block), _) => (block, " as "),
         (None, Some((_, block))) => (block, " for "),
@@ -74,7 +74,7 @@ fn readable(path: &str) -> Option<String> {
     }
     let (before, after) = match split_outside(block, separator) {
         Some(parts) => parts,
-        // A method of the type itself.
+        // An impl without a trait, in another module than the type.
         None if separator == " for " => (block, block),
         None => return None,
     };
@@ -105,7 +105,7 @@ fn is_balanced(path: &str) -> bool {
 fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
     match character {
         '<' => Some(depth + 1),
-        // Not the arrow in `fn(u8) -> u8`.
+        // The `>` of an arrow, as in `fn(u8) -> u8`, closes no bracket.
         '>' if !before.ends_with('-') => depth.checked_sub(1),
         _ => Some(depth),
     }
@@ -141,8 +141,8 @@ impl At {
         }
     }
 
-    /// The template of the function's keys. It is not known for a call of
-    /// [`LockPool::lock`](crate::LockPool::lock).
+    /// The template of the function's keys, or `other` for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock), whose template is not known.
     pub(crate) fn label(self) -> Label {
         match self {
             Self::Function(site) => *site.label.get_or_init(|| Label::of(site.template)),
@@ -241,8 +241,8 @@ mod tests {
         }
     }
 
-    /// Fails if the type in a name is a part of another one, or an inner function has the name of a
-    /// method.
+    /// Fails if a name has only a part of the method's type, or if a function inside a method gets
+    /// the name of that method.
     #[test]
     fn brackets_in_paths_are_matched() {
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());

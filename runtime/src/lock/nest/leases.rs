@@ -132,8 +132,8 @@ impl Locks {
         remaining.min().unwrap_or_default()
     }
 
-    /// The end of the lease that ends first, or zero if that lease is over. For the oracle of the
-    /// tests.
+    /// The end of the lease that ends first, or zero if that lease is over. For the tests' oracle,
+    /// which looks for overlapping holders.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::deadline)
@@ -210,7 +210,7 @@ impl Locks {
     }
 }
 
-/// Ends when one of these leases is over.
+/// Completes when the lease of one of `cells` is over.
 pub(crate) async fn any_over(cells: impl Iterator<Item = &Arc<LeaseCell>>) {
     type Over<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
     let mut all: Vec<Over<'_>> = cells

@@ -167,7 +167,8 @@ impl Acquisition {
                 None
             }
         };
-        // The body begins now. Locks that the call gave back earlier do not stay at the store.
+        // `min_hold` counts from now, when the body begins. It does not apply to locks that the
+        // call gave back before it had all of them.
         if let Some(min_hold) = self.min_hold.take() {
             self.held.keep_min_hold(min_hold);
         }
@@ -361,12 +362,12 @@ impl Taking {
         self.pool.retry_hint().unwrap_or_else(unknown)
     }
 
-    /// Ends when the call has waited for `budget`.
+    /// Completes when the call has waited for `budget`.
     async fn end_of(&self, budget: Duration) {
         let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // A stopped engine drops `caller`. It has already marked the lease as over.
+        // A stopped engine drops `caller`, and has already ended the enclosing call's lease.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
             // The task may be polled for another reason before the engine wakes it.
@@ -398,7 +399,7 @@ impl Taking {
         match poll_fn(|cx| lock.poll_taken(cx)).await {
             Ok(_) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
-            // The leases have become too old while the store was away.
+            // The leases in `before` have become too old while the store was away.
             Err(LockError::Unavailable { .. }) if fresh < left && self.fresh(before).is_zero() => {
                 Ok(None)
             }

@@ -59,8 +59,8 @@ impl NestedPermit {
         Self::at_once(holder).ok_or_else(|| holder.would_deadlock(key))
     }
 
-    /// Waits for the permit. Returns none if `ended` ends first, and an error if the lease is over
-    /// first.
+    /// Waits for the permit. Returns none if `ended` completes first, and an error if the lease is
+    /// over first.
     pub(crate) async fn wait(
         holder: &LeaseRef,
         ended: impl Future<Output = ()>,

@@ -201,7 +201,7 @@ impl PendingLock {
     pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
         self.cell.close();
         let id = self.id;
-        // See `begin_release`.
+        // If the engine is gone, the lock expires after its ttl.
         self.let_go = self.send(Command::ReleaseWith { id, keep, record }).is_ok();
     }
 

@@ -57,7 +57,7 @@ impl LockPoolBuilder {
     }
 }
 
-/// Returns a future that is ready at once.
+/// Returns a future that is ready at once. A store on a server then connects in the background.
 fn at_once(connection: &Connection) -> Connecting {
     let (target, options) = (connection.target.clone(), connection.options.clone());
     #[cfg(feature = "__remote")]

@@ -38,7 +38,7 @@ pub struct LockList {
     next: Next,
 }
 
-/// The part of the list after the current page.
+/// The next page of the list: the place where it begins, the pending request for it, or none.
 enum Next {
     From(Place),
     Asking(Asking),

@@ -66,8 +66,8 @@ impl Observer {
         }
     }
 
-    /// Takes the lock away on a separate thread. This waits for the holder, and other questions
-    /// must not be delayed.
+    /// Takes the lock away on a separate thread, because this can wait some seconds for the holder,
+    /// and must not delay other questions.
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;

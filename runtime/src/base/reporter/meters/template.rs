@@ -12,7 +12,8 @@ use crate::base::outcome::{End, Outcome};
 /// The template of calls without a known template.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates. Calls with further templates are counted as [`OTHER`].
+/// Maximum number of templates, because their meters are never freed. Calls with further templates
+/// are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
 /// The value that one waiting call adds to [`Meter::present`]. The lower bits of that field count
@@ -63,7 +64,7 @@ impl Meter {
     }
 
     /// Returns the meter of a template, which is this meter, a later one in the list, or a new one.
-    /// Returns this meter if the list is full.
+    /// If the list is full, returns this meter, which is the first one: that of [`OTHER`].
     fn find(&'static self, template: &'static str) -> &'static Self {
         let mut meter = self;
         for _ in 0..MOST {

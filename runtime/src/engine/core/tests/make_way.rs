@@ -150,7 +150,7 @@ fn the_key_is_left_free_periodically() {
 }
 
 /// Fails if the key is left free after fewer than `OFTEN` long calls, or is not left free after
-/// these.
+/// `OFTEN` of them.
 #[test]
 fn long_sections_make_way_after_several_of_them() {
     let mut process = Process::new(AFTER);

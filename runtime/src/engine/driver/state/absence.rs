@@ -40,7 +40,7 @@ impl EngineState {
         wait: Duration,
         now: Instant,
     ) {
-        // Each of these tries once, even if the call waits.
+        // Each acquire in `acquires` tries once, even if the call waits.
         let absence = acquires
             .iter()
             .find_map(|(_, acquire)| self.absence(acquire));

@@ -20,7 +20,7 @@ use crate::error::LockError;
 use crate::store::{LockStore, Request, StoreEvent};
 
 impl EngineState {
-    /// Executes these commands in this order, and sends the resulting requests.
+    /// Executes `commands` in their order, and sends the resulting requests.
     pub(in crate::engine::driver) fn execute(&mut self, commands: impl Iterator<Item = Command>) {
         let now = self.read_clock();
         for command in commands {
