@@ -1,4 +1,4 @@
-//! Tests of leases in each store while all servers of the store are stopped.
+//! Tests of leases in each store with servers, while all servers of the store are stopped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
