@@ -67,8 +67,8 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // A node restarted empty does not vote for this time. The pool counts the time, because the
-        // node itself does not.
+        // A node restarted empty votes again before the end of this sleep. The pool counts the time
+        // until then, because the node itself does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
