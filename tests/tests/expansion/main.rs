@@ -23,7 +23,7 @@
     unused_qualifications,
     variant_size_differences
 )]
-// x demands the opposite of rustc's lint `unreachable_pub`.
+// Clippy's `redundant_pub_crate` demands the opposite of rustc's lint `unreachable_pub`.
 #![allow(clippy::redundant_pub_crate)]
 // `forbidden` writes out each `return`, and forbids lints that only a nightly compiler has.
 #![allow(clippy::needless_return, unknown_lints)]

@@ -12,7 +12,7 @@ use super::{Began, CANARY};
 /// Names and values of environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// Longer than a process needs, even on a busy machine.
+/// Time limit for the end of a process. Even on a busy machine, a process needs less.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn outcome(environment: Variables) -> Event {

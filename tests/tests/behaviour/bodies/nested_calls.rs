@@ -274,7 +274,7 @@ async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
     assert_eq!(waited.expect("no panic"), Ok(1));
 }
 
-/// Locks the same key as `nest`, but without the flag `reentrant`.
+/// Locks the same key as `nest`, but without `reentrant`.
 #[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
 async fn plain(pool: &LockPool) -> Result {
     Ok(())
@@ -295,8 +295,8 @@ fn expect_deadlock(error: &LockError, line: u32) {
     assert_eq!(*error, expected);
 }
 
-/// Fails if a nested call without the flag waits for itself, or is refused as if another call had
-/// the lock.
+/// Fails if a nested call without `reentrant` waits for itself, or is refused as if another call
+/// had the lock.
 async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     let pool = store.pool().await;
     let error = plain_outside(&pool).await.expect("free");

@@ -149,7 +149,7 @@ fn a_call_dropped_on_another_thread_sends_no_request() {
 /// workers are blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_blocked_runtime() {
-    /// Less than one second, the time for which a release waits for its answer.
+    /// A longer call counts as late. A release waits for its answer for one second.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
     let blocked = Duration::from_millis(1500);
@@ -420,7 +420,7 @@ fn an_idle_runtime_costs_no_connection() {
     /// An idle connection gets a `PING` after 15 s. It counts as silent after another `io_timeout`
     /// without an answer.
     const IDLE: Duration = Duration::from_secs(20);
-    /// More time than even a busy machine needs for an answer.
+    /// The `io_timeout`. Even on a busy machine, an answer takes less time.
     const SILENT: Duration = Duration::from_secs(3);
     let server = Server::start();
     let probe = server.probe();

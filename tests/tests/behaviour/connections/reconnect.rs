@@ -75,7 +75,8 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The first ttl. It is doubled until the machine is quiet enough for a valid result.
+/// The ttl in the first attempt of the next test. Each further attempt doubles it, until the
+/// machine is quiet enough for a valid result.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Delay of the next attempt to connect while an attempt hangs: a quarter of the `io_timeout`.
@@ -132,7 +133,7 @@ async fn outage(
     tokio::time::sleep(length).await;
     proxy.pass();
     let longer = began.elapsed().saturating_sub(length);
-    // A lost lease is detected after this time.
+    // After this sleep, a lease that was not renewed has ended.
     tokio::time::sleep(ttl).await;
     // The lease must survive if all of this fits into the ttl. The outage may begin just before a
     // renewal, and two renewals are a third of the ttl apart. A new connection and a renewal are a

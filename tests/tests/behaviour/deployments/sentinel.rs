@@ -15,7 +15,7 @@ use redis::cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Longer than any step of a test takes, even on a busy machine.
+/// The ttl of most locks. It is longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 

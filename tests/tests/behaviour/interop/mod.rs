@@ -23,9 +23,9 @@ trait Peer {
     fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
     /// Waits for `key` and takes it. Waits for at most `PATIENCE`.
     fn wait_for(&mut self, key: &str) -> bool;
-    /// Releases the client's lock, if the client still holds it.
+    /// Releases this client's lock. Returns false if this client no longer holds it.
     fn release(&mut self) -> bool;
-    /// Tries to release another client's lock.
+    /// Tries to release another client's lock on `key`. Returns true if that succeeds.
     fn forge(&mut self, key: &str) -> bool;
 }
 

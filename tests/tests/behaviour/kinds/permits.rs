@@ -1,4 +1,5 @@
-//! Tests of `permits`: a limited number of holders, in every store.
+//! Tests of `permits`: a limited number of holders, in memory, Redis and PostgreSQL. Some of the
+//! tests also run behind a Sentinel and on a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

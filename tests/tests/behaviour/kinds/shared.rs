@@ -1,4 +1,5 @@
-//! Tests of `shared`: many readers or one writer, in every store.
+//! Tests of `shared`: many readers or one writer, in memory, Redis and PostgreSQL. Some of the
+//! tests also run behind a Sentinel and on a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -11,7 +11,7 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(6);
-/// Longer than an unrenewed lease lasts.
+/// A sleep after which an unrenewed lease has ended.
 const OVER: Duration = Duration::from_secs(7);
 /// Less than a ttl, so a just renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);

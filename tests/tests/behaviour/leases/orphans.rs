@@ -270,7 +270,7 @@ async fn a_very_late_acquisition_is_removed() {
 /// Delays a request in the network beyond the end of its connection. Before the request arrives,
 /// the caller either stops waiting, or gets the lock by a second request and releases it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    // Longer than all steps until the check.
+    // Delay of the request. It is longer than all steps before the request must arrive.
     const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;

@@ -1,4 +1,4 @@
-//! Tests of leases on paused time, with an engine on the test's own runtime. Hours pass in
+//! Tests of leases on tokio's paused clock, with an engine on the test's own runtime. Hours pass in
 //! milliseconds, and every deadline is exact to the millisecond.
 
 use std::future::pending;

@@ -1,4 +1,4 @@
-//! Tests of leases in each store while all servers of the store are stopped.
+//! Tests of leases in each store with servers, while all servers of the store are stopped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -261,7 +261,7 @@ async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
     leader.abort();
 }
 
-/// Makes a test for each scene in the list, on each store named before the colon.
+/// Generates a test of each listed function, on each store named before the colon.
 /// `tests/tests/docs/test_names.rs` reads these calls.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {

@@ -118,8 +118,9 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
     }
 }
 
-/// Fails if the gate is missing, or if an unconfirmed renewal extends the deadline. Also fails if a
-/// lost lease is detected only when the store answers again.
+/// Fails if the gate (the check of the deadline before each poll of the body) is missing, or if an
+/// unconfirmed renewal extends the deadline. Also fails if a lost lease is detected only when the
+/// store answers again.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
     let trace = SharedTrace::default();
@@ -286,7 +287,7 @@ async fn renewed_often(
     Ok(())
 }
 
-/// Fails if the interval is ignored, or if a renewal does not set the whole ttl.
+/// Fails if the configured renewal interval is ignored, or if a renewal does not set the whole ttl.
 #[tokio::test]
 async fn the_renewal_interval_can_be_set() {
     let server = Server::start();
@@ -351,7 +352,8 @@ async fn a_lease_counts_from_the_sending_of_its_request() {
     }
 }
 
-/// Fails if the gate is missing, or if the gate's clock stands still while the process is stopped.
+/// Fails if the gate (the check of the deadline before each poll of the body) is missing, or if the
+/// gate's clock stands still while the process is stopped.
 #[test]
 fn a_resumed_process_does_not_continue_its_body() {
     const TTL: Duration = Duration::from_millis(300);

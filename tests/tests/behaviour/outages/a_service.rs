@@ -1,5 +1,5 @@
-//! A service under load: it starts before its store, its password changes twice, and its store is
-//! down for a while.
+//! Tests of a service under load. The service starts before its store, its password changes twice,
+//! and its store is down for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use super::{LONG, TTL, comes_back, fail_at_once, tries, waits};
 /// Number of tasks that lock a key again and again.
 const TASKS: usize = 8;
 
-/// A server with a user whose password changes. It keeps locks over a restart.
+/// A store with a user whose password changes. The store keeps its locks over a restart.
 trait Stage {
     fn url(&self) -> String;
     fn user(&self) -> &'static str;
     fn kill(&mut self);
     fn restart(&mut self);
-    /// Gives the user this password.
+    /// Changes the user's password on the server.
     async fn set(&self, password: &str);
     /// Ends the user's connections, or makes their logins invalid.
     async fn cut(&self);
@@ -103,7 +103,7 @@ impl Stage for (Etcd, Gateway) {
     fn restart(&mut self) {
         self.0.kill();
         self.0.spawn();
-        // Only a user gets an answer.
+        // The server answers only users, so `root` sends the health check.
         wait::until("etcd answers", LONG, || self.1.is_healthy());
     }
 
@@ -128,8 +128,9 @@ async fn works(pool: LockPool, key: String, done: Arc<AtomicBool>) -> usize {
     calls
 }
 
-/// Fails if a part of the scene costs a lease, fails a call with `wait`, needs a restart of the
-/// service, or delays the answer of a call without `wait` while the store is away.
+/// Runs a load while the password changes and the store is down. Fails if a lease is lost, or if a
+/// call with `wait` fails. Also fails if a call without `wait` waits during an outage, or if the
+/// pool does not recover.
 async fn serves(mut stage: impl Stage) {
     let vault = Vault::default();
     vault.set("hunter0");

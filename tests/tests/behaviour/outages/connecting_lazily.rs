@@ -1,4 +1,4 @@
-//! Pools that connect in the background.
+//! Tests of lazy pools (`connect_lazy`), which connect in the background.
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -19,8 +19,8 @@ fn lazy(url: &str) -> LockPool {
     builder.connect_lazy().expect("the URL is valid")
 }
 
-/// Fails if a lazy pool needs its server at the start, if its calls differ from those in an outage,
-/// or if nothing connects it later.
+/// Fails if a lazy pool cannot start without its server, or never connects to a server that starts
+/// later. Also fails if its calls do not behave as in an outage until then.
 async fn a_pool_starts_before_its_server(mut servers: Servers) {
     let url = servers.url();
     servers.kill();
@@ -35,7 +35,7 @@ async fn a_pool_starts_before_its_server(mut servers: Servers) {
     guard.release().await.expect("held");
     comes_back(&pool, "after").await;
     pool.ready().await.expect("it is connected");
-    // Another outage is like that of any pool.
+    // In a later outage, a lazy pool reconnects like any other pool.
     servers.kill();
     while tries(&pool, "later").await.is_ok() {}
     servers.restart();
@@ -46,7 +46,7 @@ on_stopped!(redis sentinel cluster redlock postgres etcd zookeeper: (
     a_pool_starts_before_its_server,
 ));
 
-/// Fails if a mistake that needs no server is found only later.
+/// Fails if `connect_lazy` accepts a configuration that is wrong for any server.
 #[tokio::test]
 async fn mistakes_are_found_at_once() {
     for (url, expected) in [
@@ -73,7 +73,7 @@ async fn mistakes_are_found_at_once() {
     }
 }
 
-/// Fails if certificates for a store without TLS are refused only later.
+/// Fails if `connect_lazy` accepts certificates for a store without TLS.
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn certificates_without_tls_are_refused_at_once() {
@@ -103,7 +103,7 @@ async fn certificates_without_tls_are_refused_at_once() {
     }
 }
 
-/// Fails if `memory://` is connected later, or without its locks.
+/// Fails if a lazy pool on `memory://` is not usable at once, or does not show its locks.
 #[tokio::test]
 async fn memory_is_connected_at_once() {
     let pool = LockPool::builder().url("memory://").connect_lazy();
@@ -126,8 +126,8 @@ fn a_lazy_pool_starts_without_a_runtime() {
     runtime.expect("a runtime").block_on(waits(&pool, "key"));
 }
 
-/// Fails if a refused login is not reported, stops the attempts, or is repeated more than once a
-/// second.
+/// Fails if a refused login is not reported, or ends the attempts to connect. Also fails if the
+/// pool logs in more than once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_login_is_reported_and_tried_again() {
     let server = ServerOptions::new().password("right-hunter2").start();

@@ -1,4 +1,4 @@
-//! Credentials that change: logins again, password files, refused logins.
+//! Tests of changing credentials: renewed logins, password files, and refused logins.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,14 @@ use super::{LONG, TTL, comes_back, tries, waits};
 
 pub(super) const USER: &str = "app";
 
-/// Time for which a password is valid.
+/// Time for which the pool may use a password before it must get new credentials.
 const VALID: Duration = Duration::from_secs(2);
 
 /// An I/O timeout after which a stopped server counts as silent.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Passwords of a user, which the pool's function returns.
+/// The current password of a user, which the credentials function of a pool returns, and the number
+/// of calls of this function.
 #[derive(Clone, Default)]
 pub(super) struct Vault {
     password: Arc<Mutex<String>>,
@@ -45,7 +46,7 @@ impl Vault {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Configures a pool for `user` with the passwords of this vault.
+    /// Configures a pool that logs in as `user` with the password of this vault.
     pub(super) fn builder(&self, url: &str, user: &'static str) -> LockPoolBuilder {
         let vault = self.clone();
         LockPool::builder()
@@ -61,7 +62,7 @@ impl Vault {
             })
     }
 
-    /// Waits until the pool has asked for credentials `more` times.
+    /// Waits until the pool has requested credentials `more` times.
     pub(super) async fn is_asked(&self, more: usize) {
         let before = self.calls();
         let asked = || before + more <= self.calls();
@@ -69,8 +70,9 @@ impl Vault {
     }
 }
 
-/// Fails if a rotated password ends a lease, or is not used before the old one ends, or is not used
-/// by the next connection. `set` changes the password at the server, and `cut` ends all connections.
+/// Fails if a changed password ends a lease, is not read before the previous one expires, or is not
+/// used by the next connection. `set` changes the password on the server. `cut` ends all
+/// connections.
 async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: impl AsyncFn()) {
     let vault = Vault::default();
     vault.set("hunter0");
@@ -83,7 +85,7 @@ async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: im
         let password = format!("hunter{number}");
         set(&password).await;
         vault.set(&password);
-        // Without any outage, the pool gets the new password in time.
+        // The pool gets the new password although no connection has ended yet.
         vault.is_asked(2).await;
         tries(&pool, "other").await.expect("the pool is logged in");
         cut().await;
@@ -172,7 +174,8 @@ async fn postgres_rotates() {
     rotated(&url, WITH_PASSWORD, set, cut).await;
 }
 
-/// Fails if the connection of `listen=` is not replaced in time, or if a turn is missed meanwhile.
+/// Fails if the separate connection for messages (`listen=`) is not replaced although its password
+/// expires. Also fails if a waiting call does not get its lock after the replacement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_renews_the_connection_for_turns() {
     let server = Postgres::start();
@@ -225,8 +228,8 @@ async fn etcd_rotates() {
     rotated(&server.url("shop"), USER, set, cut).await;
 }
 
-/// Fails if a session of ZooKeeper loses its locks when its next connection has another password,
-/// which is another user there.
+/// Fails if a session cannot remove its nodes after it has reconnected with another password. For
+/// ZooKeeper, the same name with another password is another user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn zookeeper_keeps_its_locks() {
     let mut server = Zookeeper::start();
@@ -252,7 +255,7 @@ async fn zookeeper_keeps_its_locks() {
     waits(&pool, "held").await;
 }
 
-/// Fails if the open connection is replaced instead of logged in again.
+/// Fails if the pool opens a new connection instead of logging in again on the open connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_logs_in_again_on_the_open_connection() {
     let server = Server::start();
@@ -274,8 +277,9 @@ async fn redis_logs_in_again_on_the_open_connection() {
     assert_eq!(before, connections());
 }
 
-/// Fails if a file is not read before each connection, by the builder, the URL or the environment's
-/// name for it, or if its line break is a part of the password.
+/// Fails if a password file, named with the builder or in the URL, is not read before each
+/// connection. Also fails if the file's line break counts as a part of the password, or if the
+/// error does not name a missing file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_file_is_read_before_each_connection() {
     let server = Server::start();
@@ -306,8 +310,8 @@ async fn a_password_file_is_read_before_each_connection() {
     assert!(error.to_string().contains("the password"), "{error}");
 }
 
-/// Fails if a refused login does not name its user, shows a password, ends a waiting call, or is
-/// repeated more than once a second.
+/// Fails if the error of a refused login does not name the user, or shows a password. Also fails if
+/// the refusal ends a waiting call, or if the pool logs in more than once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_login_names_its_user() {
     let server = Server::start();
@@ -342,7 +346,7 @@ async fn a_refused_login_names_its_user() {
     comes_back(&pool, "key").await;
 }
 
-/// Fails if another store does not name the user of a refused login.
+/// Fails if the error of a refused login to PostgreSQL or etcd does not name the user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_login_names_its_user() {
     let postgres = Postgres::start();
@@ -369,8 +373,8 @@ async fn every_login_names_its_user() {
     }
 }
 
-/// Fails if an error or a panic of the program's function is not reported, or if such a function
-/// stops the pool.
+/// Fails if an error or a panic of the program's credentials function is not reported. Also fails
+/// if the pool then stops calling the function.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_fails_is_called_again() {
     let server = Server::start();
@@ -406,8 +410,8 @@ async fn a_function_that_fails_is_called_again() {
     comes_back(&pool, "key").await;
 }
 
-/// Fails if the program's function needs a runtime that nothing drives, as in a program whose only
-/// thread is parked in a blocking call.
+/// Fails if the credentials function runs only on the program's runtime. The only thread of that
+/// runtime is parked in a blocking call here, so the call would wait forever.
 #[test]
 fn a_parked_runtime_costs_no_credentials() {
     let server = Server::start();
@@ -426,8 +430,8 @@ fn a_parked_runtime_costs_no_credentials() {
     released.expect("held");
 }
 
-/// Fails if a connection that answers again after a silence is not used while new logins are
-/// refused.
+/// Fails if the pool does not use a connection that answers again after a silence. The server
+/// refuses new logins, so the pool has no other connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_answers_again_is_used() {
     let server = Server::start();
@@ -465,7 +469,7 @@ async fn memory_has_no_login() {
     }
 }
 
-/// Fails if the tests above do not detect a login that is not renewed.
+/// Fails if the tests of changed passwords do not detect a login that is not renewed.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_expired_login_is_found() {

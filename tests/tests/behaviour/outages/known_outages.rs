@@ -1,4 +1,5 @@
-//! While a pool knows that its store is away, calls without `wait` fail at once.
+//! Tests of known outages. After a pool has detected that its store is unavailable, calls without
+//! `wait` fail at once.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,14 @@ use leasehold_tests::wait;
 use super::servers::Servers;
 use super::{AT_ONCE, CALLS, LONG, TTL, comes_back, fail_at_once, on_stopped, tries, waits};
 
-/// Far longer than a pool needs to learn that killed servers are away.
+/// Far longer than a pool needs to detect that its servers were killed.
 const IO_TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
-/// Waits until the pool knows that its store is away. Calls that began before that end then, too.
+/// Waits until the pool has detected the outage of its store: a call without `wait` fails soon.
 async fn knows(pool: &LockPool) {
     let began = Instant::now();
     let mut quick = false;
@@ -31,8 +32,8 @@ async fn knows(pool: &LockPool) {
     }
 }
 
-/// Fails if a call without `wait` asks a store that is known to be away, for as long as the
-/// `io_timeout`. Fails also if then nothing connects to the store again.
+/// Fails if a call without `wait` waits for an unavailable store after the pool has detected the
+/// outage. Also fails if the pool does not reconnect after the outage.
 async fn single_tries_fail_at_once(mut servers: Servers) {
     let pool = connect(&servers.url()).await;
     waits(&pool, "before").await;
@@ -45,7 +46,7 @@ async fn single_tries_fail_at_once(mut servers: Servers) {
     }
 }
 
-/// Fails if a call with `wait` ends when the store goes away, or misses its return.
+/// Fails if a call with `wait` ends during an outage, or does not get its lock after the outage.
 async fn waiting_calls_wait(mut servers: Servers) {
     let pool = connect(&servers.url()).await;
     waits(&pool, "before").await;
@@ -63,7 +64,7 @@ async fn waiting_calls_wait(mut servers: Servers) {
     }
 }
 
-/// Fails if a killed store is ready, or if a probe takes long while the pool knows of the outage.
+/// Fails if `ready` reports a killed store as ready, or takes long after the outage was detected.
 async fn a_killed_store_is_not_ready(mut servers: Servers) {
     let pool = connect(&servers.url()).await;
     pool.ready().await.expect("a lock can be taken");
@@ -90,7 +91,7 @@ on_stopped!(redis sentinel cluster redlock postgres etcd zookeeper: (
     a_killed_store_is_not_ready,
 ));
 
-/// Fails if a server that hangs counts as reachable because it accepts connections.
+/// Fails if a hanging server counts as available because it accepts connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_is_away() {
     let server = Server::start();
@@ -103,8 +104,8 @@ async fn a_stopped_server_is_away() {
     comes_back(&pool, "after").await;
 }
 
-/// Fails if a lost master of a cluster counts for the keys of the other masters, or does not count
-/// for its own.
+/// Fails if a killed master of a cluster makes calls for keys of other masters fail. Also fails if
+/// calls for its own keys do not fail soon, or if `ready` reports the cluster as ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_keys_of_a_lost_master_are_away() {
     let mut cluster = Setup::new().start();
@@ -142,7 +143,8 @@ async fn only_the_keys_of_a_lost_master_are_away() {
         .expect_err("a part of the cluster is away");
 }
 
-/// Fails if a lost connection alone counts as an outage: the next attempt usually succeeds.
+/// Fails if a lost connection alone counts as an outage. Calls without `wait` must succeed, because
+/// the next attempt to connect usually succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_is_no_outage() {
     let server = Server::start();
@@ -157,7 +159,7 @@ async fn a_lost_connection_is_no_outage() {
     }
 }
 
-/// Fails if the tests above do not detect calls that wait for a store that is away.
+/// Fails if the tests above do not detect calls that wait for an unavailable store.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_wait_for_nothing_are_found() {

@@ -1,4 +1,4 @@
-//! Pools that have connected in the background.
+//! Tests of lazy pools (`connect_lazy`) after they have connected in the background.
 
 use leasehold::{LockPool, LockState};
 use leasehold_tests::stores::{NO_OUTAGE, Store};
@@ -6,8 +6,8 @@ use leasehold_tests::{on_stores, wait};
 
 use super::{LONG, TTL, waits};
 
-/// Fails if a lazy pool does less than another once it is connected: locks, waiting calls, fences,
-/// inspection, and shutdown.
+/// Fails if a connected lazy pool differs from other pools in locks, waiting calls, fences,
+/// inspection or shutdown.
 async fn a_connected_lazy_pool_is_like_any_other(store: &Store) {
     let builder = LockPool::builder()
         .url(&store.url)

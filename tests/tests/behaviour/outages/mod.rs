@@ -1,4 +1,5 @@
-//! Tests of pools whose store is away: known outages, connecting in the background, readiness.
+//! Tests of pools whose store is unavailable: known outages, connecting in the background,
+//! readiness, and changed passwords.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,12 @@ mod servers;
 const TTL: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The promise for calls without `wait` while the store is known to be away.
+/// Promised time limit for a call without `wait` after the pool has detected an outage of its
+/// store.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// Number of calls of which the fastest must keep [`AT_ONCE`]. A busy machine delays some.
+/// Number of calls, the fastest of which must end within [`AT_ONCE`]. A busy machine delays some of
+/// them.
 const CALLS: usize = 20;
 
 /// Takes a lock without `wait`, and releases it.
@@ -26,14 +29,15 @@ async fn tries(pool: &LockPool, key: &str) -> Result<(), LockError> {
     pool.lock(key).ttl(TTL).acquire().await?.release().await
 }
 
-/// Takes a lock, and releases it, after an outage if necessary.
+/// Takes and releases a lock. Waits for the end of an outage if necessary.
 async fn waits(pool: &LockPool, key: &str) {
     let guard = pool.lock(key).ttl(TTL).wait(LONG).acquire().await;
     let released = guard.expect("the store comes back").release().await;
     released.expect("held");
 }
 
-/// Tries until a try succeeds, so nothing but the pool's background connects to the store.
+/// Repeats a call without `wait` until it succeeds. Such a call does not wait for a connection, so
+/// the pool must reconnect in the background.
 async fn comes_back(pool: &LockPool, key: &str) {
     let began = Instant::now();
     while let Err(error) = tries(pool, key).await {
@@ -42,7 +46,7 @@ async fn comes_back(pool: &LockPool, key: &str) {
     }
 }
 
-/// Asserts that calls without `wait` fail, and that the fastest of them does so at once.
+/// Asserts that calls without `wait` fail, and that the fastest of them ends within [`AT_ONCE`].
 async fn fail_at_once(pool: &LockPool) {
     let mut fastest = Duration::MAX;
     for number in 0..CALLS {
@@ -60,7 +64,7 @@ async fn fail_at_once(pool: &LockPool) {
     assert!(fastest < AT_ONCE, "the fastest call took {fastest:?}");
 }
 
-/// Generates a test for each scene on each kind of servers.
+/// Generates a test of each named function on the servers of each named store.
 /// `tests/tests/docs/test_names.rs` reads these calls.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {

@@ -1,4 +1,4 @@
-//! `LockPool::ready`: a lock can be taken now.
+//! Tests of `LockPool::ready`, which takes and releases a lock to show that the store grants locks.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +25,8 @@ async fn of(store: &Store) -> LockPool {
     wait::connected(builder).await
 }
 
-/// Fails if a working store is not ready, if a probe leaves a lock, or if it meets a user's lock.
+/// Fails if `ready` reports a working store as not ready, or conflicts with a lock of the program.
+/// Also fails if a pool that has shut down is ready.
 async fn a_working_store_is_ready(store: &Store) {
     let pool = of(store).await;
     let held = pool.lock("ready").ttl(TTL).acquire().await.expect("free");
@@ -48,8 +49,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     a_working_store_is_ready,
 ));
 
-/// Asserts that the probe fails because of the server's answer, without a wait for the whole
-/// `io_timeout` where the cause lasts.
+/// Asserts that `ready` fails with an error that contains the server's reason.
 async fn is_refused(pool: &LockPool, expected: &str) {
     let error = pool.ready().await.expect_err("no lock can be taken");
     assert!(error.is_unavailable(), "{error}");
@@ -61,7 +61,7 @@ async fn impatient(url: &str) -> LockPool {
     wait::connected(builder.io_timeout(Duration::from_secs(2))).await
 }
 
-/// Fails if a master that has become a replica is ready.
+/// Fails if `ready` accepts a master that has become a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_is_not_ready() {
     let (other, server) = (Server::start(), Server::start());
@@ -73,7 +73,7 @@ async fn a_replica_is_not_ready() {
     is_refused(&pool, "replica").await;
 }
 
-/// Fails if a server with full memory is ready.
+/// Fails if `ready` accepts a server with full memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_is_not_ready() {
     let server = ServerOptions::new().max_memory(100_000_000).start();
@@ -90,7 +90,7 @@ async fn a_full_server_is_not_ready() {
     pool.ready().await.expect("there is room");
 }
 
-/// Fails if a user who may not write is ready.
+/// Fails if `ready` succeeds for a user who may not write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_permission_is_not_ready() {
     let server = Server::start();
@@ -107,7 +107,7 @@ async fn a_missing_permission_is_not_ready() {
     is_refused(&pool, "NOPERM").await;
 }
 
-/// Fails if a database without leasehold's tables is ready.
+/// Fails if `ready` accepts a database without leasehold's tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_schema_is_not_ready() {
     let server = Postgres::start();
@@ -119,7 +119,7 @@ async fn a_dropped_schema_is_not_ready() {
     assert!(error.is_unavailable(), "{error}");
 }
 
-/// Fails if a dropped probe leaves its lock on the server.
+/// Fails if a dropped call of `ready` leaves its lock on the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_probe_leaves_nothing() {
     let server = Server::start();
@@ -127,7 +127,7 @@ async fn a_dropped_probe_leaves_nothing() {
     for _ in 0..50 {
         let mut probe = pin!(pool.ready());
         let cx = &mut Context::from_waker(Waker::noop());
-        // The first polls send the request. The answer may come before the last one.
+        // The first polls send the request. The answer may come before the last of these polls.
         let polled = (0..3).map(|_| probe.as_mut().poll(cx));
         let _ = polled.take_while(Poll::is_pending).count();
     }
@@ -136,7 +136,7 @@ async fn a_dropped_probe_leaves_nothing() {
     pool.ready().await.expect("it still works");
 }
 
-/// Fails if the tests above do not detect a probe that takes no lock.
+/// Fails if the tests above do not detect that `ready` takes no lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_probe_without_a_lock_is_found() {

@@ -1,4 +1,4 @@
-//! The servers of one store, which a test stops and starts.
+//! The servers of one store, which a test kills and restarts.
 
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use leasehold_tests::etcd::Etcd;
@@ -9,7 +9,6 @@ use leasehold_tests::server::Server;
 use leasehold_tests::session_server::SessionServer as _;
 use leasehold_tests::zookeeper::Zookeeper;
 
-/// The servers of one store.
 pub(super) enum Servers {
     Redis(Server),
     /// The Sentinels, and the master that they name.

@@ -172,7 +172,7 @@ async fn a_waiting_call_does_not_pause_after_one_long_section() {
 }
 
 /// Makes calls of one process use `k` one after the other, and then makes another process wait for
-/// `k`. The process passes the key on more often, and uses it for longer, than before a pause.
+/// `k`. The process passes the key on more often, and uses it for longer, than a pause requires.
 /// Returns true if the key is free after the last release, or `None` if the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
@@ -194,7 +194,7 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(LONG).acquire());
     let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
     wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
-    // The key must be in use for this long before a pause.
+    // Leasehold leaves a key free only after the key was in use for this time.
     tokio::time::sleep(after).await;
     let began = Instant::now();
     held.release().await.expect("still held");
@@ -294,7 +294,7 @@ async fn a_single_try_in_a_pause_is_refused() {
         .expect("held");
 }
 
-/// Fails if the option accepts an invalid value, or refuses a valid value.
+/// Fails if `make_way_after` accepts an invalid value, or refuses a valid value.
 #[tokio::test]
 async fn make_way_after_accepts_only_valid_values() {
     let with = |after| {

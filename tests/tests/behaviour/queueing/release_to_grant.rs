@@ -46,8 +46,9 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
     times[(times.len() * hundredth / 100).min(times.len() - 1)]
 }
 
-/// Fails if a call that has waited for one section also waits for a pause or for its next regular
-/// request. Prints the table of `docs/performance/results.md`.
+/// Fails if a call that has waited for one section also waits for its next regular request, or for
+/// a pause in which the key is left free for clients without a queue. Prints the table of
+/// `docs/performance/results.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures for 7 minutes, alone: -- --ignored release_to_grant --nocapture"]
 async fn release_to_grant() {

@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_secs(20);
 /// Tolerance for the round trip. The delays of a busy machine are added to it.
 const SLACK: Duration = Duration::from_millis(250);
 
-/// Both stores, each with a probe that acts as another holder.
+/// A store in memory and one in Redis, each with a probe that acts as another holder.
 struct Stores {
     _server: Server,
     stores: [(LockPool, Arc<dyn Probe>); 2],

@@ -21,7 +21,7 @@ const SHARE_A_KEY: u64 = 4;
 /// The only key that may stay.
 const FENCES: &str = "lock:%leasehold:fence";
 
-/// Maximum time after which only the fence counter may be left.
+/// Longest remaining ttl of a key, except for the fence counter, after all locks were released.
 const LAST: Duration = Duration::from_secs(4);
 
 /// Takes a lock. The number determines its kind: exclusive, waiting, several keys, shared, permits

@@ -1,4 +1,5 @@
-//! Tests that every store behaves as the engine expects of a lock store.
+//! Tests that the stores behave as the engine expects. `deployments` has the same tests for a
+//! cluster and a quorum.
 
 use std::time::Duration;
 

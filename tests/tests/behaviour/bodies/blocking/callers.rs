@@ -47,7 +47,7 @@ fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
     let second = second.map(drop).expect_err("held by the first");
     assert!(second.is_contention(), "{second}");
     guard.release_blocking().expect("still held");
-    // A waiting call is woken by a release in another process.
+    // A waiting call is woken by a release in another pool.
     let guard = other.lock("k").ttl(TTL).wait(LONG).acquire_blocking();
     let guard = guard.expect("free");
     let release = thread::spawn(move || {

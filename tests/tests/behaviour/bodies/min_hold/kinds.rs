@@ -20,7 +20,7 @@ on_every_store_of_leases! {
     at_least_limits_the_rate_of_permits,
 }
 
-// etcd has no shared locks, so their tests are missing here.
+// etcd has no shared locks and no permits, so their tests are missing here.
 on_etcd! {
     all_of_several_keys_stay,
     at_least_counts_from_the_last_of_several_keys,

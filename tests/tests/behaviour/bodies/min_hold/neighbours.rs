@@ -47,8 +47,8 @@ async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let ((), here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - start, here.max(there) - start);
     assert!(MIN_HOLD <= first, "in after {first:?}");
-    // A busy machine adds some delay, but far less than the rest of the ttl, which a missed poll
-    // would add.
+    // A call that does not repeat its request at the end of `min_hold` would wait for the rest of
+    // the ttl. A busy machine adds far less.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }

@@ -17,7 +17,7 @@ mod requests;
 mod values;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any test.
+/// Time for which most results are kept. It is longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);

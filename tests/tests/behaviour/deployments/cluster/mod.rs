@@ -22,7 +22,7 @@ mod redirects;
 mod renewals_together;
 mod resharding;
 
-/// Longer than any step of a test takes, even on a busy machine.
+/// The ttl of most locks. It is longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 

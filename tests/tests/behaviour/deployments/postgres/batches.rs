@@ -235,8 +235,8 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Time limit for a story. The store reserves a free lock for a waiting process for one second, so
-/// that second may end during a slower story.
+/// Time limit for the requests of one story. The store reserves a free lock for a waiting process
+/// for one second. In a slower story that second could end between two requests.
 const QUICK: Duration = Duration::from_millis(800);
 
 /// Outcome of a story: the result of each request, and the tables afterwards.
@@ -270,14 +270,14 @@ async fn both_ways(
     quick.then_some([(together, after_batch), (one_by_one, after_alone)])
 }
 
-/// The initial states of the keys, and the calls in their order.
+/// A sequence of requests: the initial states of the keys, and the calls in their order.
 struct Story {
     kinds: Vec<usize>,
     calls: Vec<Vec<Asked>>,
 }
 
-/// Returns requests for the key 0. There is one request for each token and each option that its
-/// verb uses.
+/// Returns requests with this verb for the key 0: one for each token and each option that the verb
+/// uses.
 fn forms(verb: &'static str) -> Vec<Asked> {
     let mut forms = Vec::new();
     for kind in [1, 100] {
@@ -305,7 +305,7 @@ fn forms(verb: &'static str) -> Vec<Asked> {
     forms
 }
 
-/// Returns every possible request for every possible row. Each story has `REQUESTS` of them.
+/// Returns every possible request for every possible row, in stories of up to `REQUESTS` requests.
 fn every_request() -> Vec<Story> {
     let mut stories = Vec::new();
     for verbs in [&TAKES[..], &GIVES] {
@@ -327,7 +327,7 @@ fn every_request() -> Vec<Story> {
     stories
 }
 
-/// Returns random requests, several of them for the same key.
+/// Returns a story of random requests, several of them for the same key.
 fn by_chance(random: &mut Random) -> Story {
     let mut kind = || usize::try_from(random.below(ROWS.len() as u64)).expect("it is small");
     let kinds = (0..KEYS).map(|_| kind()).collect();

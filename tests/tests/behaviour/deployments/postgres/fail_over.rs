@@ -200,7 +200,8 @@ async fn commits_overlap_without_verify() {
 const POOLS: u32 = 3;
 const TASKS: u32 = 8;
 const KEYS: u64 = 16;
-/// Longer than the fail-over, so that holders of lost locks still run while new holders run.
+/// The ttl of the load's locks. It is longer than the fail-over, so that holders of lost locks
+/// still run while new holders run.
 const LEASE: Duration = Duration::from_secs(6);
 /// Longest duration of a section.
 const SECTION: Duration = Duration::from_secs(4);

@@ -13,7 +13,7 @@ use super::{LONG, TTL, is_kept_from, take, works};
 
 const TRAPS: &str = include_str!("hostile.sql");
 
-/// More requests than one call of the store can carry.
+/// Number of simultaneous requests, more than one call of an SQL function can carry.
 const MANY: u32 = 70;
 
 /// Every function that a client may call.

@@ -29,7 +29,7 @@ BEGIN
     WHERE x.oprnamespace = 'pg_catalog'::regnamespace AND x.oprname IN ('=', '<>', '<', '>', '<=', '>=', '+', '-', '*', '||')
       AND x.oprleft = ANY ('{text,uuid,int4,int8,bool,timestamptz,interval,float8,numeric,name,oid}'::regtype[])
       AND x.oprright = ANY ('{text,uuid,int4,int8,bool,timestamptz,interval,float8,numeric,name,oid}'::regtype[])
-    -- Operators that the server has for any list, or with other numbers.
+    -- Operators for lists and for mixed types, which the query above does not return.
     UNION ALL SELECT n, l, l, 'bool' FROM unnest(lists) AS l, unnest('{=,<>,&&}'::text[]) AS n
     UNION ALL VALUES ('*', 'int8', 'interval', 'interval'), ('*', 'int4', 'interval', 'interval'), ('*', 'numeric', 'int4', 'numeric')
   LOOP

@@ -65,8 +65,8 @@ fn end_session(probe: &PostgresProbe) -> String {
 /// Fails if the pool detects the end of its connection only at its next request.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
-    /// Less than the time until the pool's next test of its connection. That test comes at least 10
-    /// s after the last one.
+    /// Time limit for a replacement. It is less than the 10 s or more until the pool's next test of
+    /// its connection.
     const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
@@ -91,7 +91,8 @@ fn an_ended_connection_is_replaced_at_once() {
 /// call's runtime was idle.
 #[test]
 fn an_unnoticed_disconnect_delays_no_call() {
-    /// Less than the 40 s after which a silent connection counts as ended.
+    /// Time limit for a call. It is less than the 40 s after which a silent connection counts as
+    /// ended.
     const SOON: Duration = Duration::from_secs(5);
     let database = database();
     let probe = database.probe("lock:");

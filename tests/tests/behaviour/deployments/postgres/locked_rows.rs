@@ -35,7 +35,7 @@ async fn locked_rows_cost_no_other_lease() {
     let lost = held.iter().map(LockGuard::lost);
     let lost = futures_util::future::join_all(lost);
     wait::within("their own leases end", LONG, lost).await;
-    // Longer than the leases last, and longer than the store's functions skip locked rows.
+    // Until this time, new locks are taken and released while the rows are still locked.
     let ends = tokio::time::Instant::now() + TTL * 2;
     let mut taken = 0;
     while tokio::time::Instant::now() < ends {

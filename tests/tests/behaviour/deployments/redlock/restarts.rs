@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// A short ttl. A restarted node does not vote for this time plus two seconds.
+/// A short ttl. A restarted node does not vote until two seconds after the longest ttl in use.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Takes the lock again and again, and holds it for about half a ttl each time.
@@ -67,8 +67,8 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // A node restarted empty does not vote for this time. The pool counts the time, because the
-        // node itself does not.
+        // A node restarted empty votes again before the end of this sleep. The pool counts the time
+        // until then, because the node itself does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

@@ -97,7 +97,7 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
         server.pause();
         tokio::time::sleep(TTL / 4).await;
         server.resume();
-        // A lost lease is detected after this time.
+        // After this sleep, a lease that was not renewed has ended.
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;

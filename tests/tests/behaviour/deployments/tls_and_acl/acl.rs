@@ -180,7 +180,7 @@ async fn a_briefly_refused_password_ends_no_lease() {
     held.release().await.expect("its lease was kept");
 }
 
-/// The effect of a permission missing from the set.
+/// The effect on a pool if one permission of the documented set is missing.
 #[derive(Debug, PartialEq, Eq)]
 enum Without {
     /// The pool does not connect.
@@ -203,8 +203,8 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Fails if the set has a permission that no request needs. Also fails if the error for a missing
-/// permission does not show the complete set.
+/// Fails if the documented set has a permission that no request needs. Also fails if the error for
+/// a missing permission does not show the complete set.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();

@@ -16,7 +16,7 @@ use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use redis::cmd;
 
-/// Longer than any step of a test takes, even on a busy machine.
+/// The ttl of most locks. It is longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 

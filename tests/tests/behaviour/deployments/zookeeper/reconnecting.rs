@@ -83,7 +83,7 @@ fn a_session_time_read_only_once_is_detected() {
     fails_with("GrantedTimeReadOnce", test);
 }
 
-/// More paths than one request to a server can name.
+/// Number of locked keys. One request to a server cannot name the paths of all of them.
 const CALLS: usize = 1_000;
 
 /// The ttl of the waiting calls. Even on a busy machine their leases can be renewed in time.

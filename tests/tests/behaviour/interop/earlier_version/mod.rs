@@ -1,7 +1,7 @@
 //! Tests of the previous version together with this version on one server. Processes of both
 //! versions exclude each other, wait in one queue, notify each other, keep locks and share locks.
 //!
-//! Each scene runs with all four pairs of versions. The pair of two earlier processes shows that
+//! Each test runs with all four pairs of versions. The pair of two earlier processes shows that
 //! `leasehold_tests::earlier_version`, which imitates the earlier version, is correct.
 
 mod keeping;

@@ -143,6 +143,7 @@ impl Stage {
 
     /// True if `count` processes are in the queue of `key`.
     pub(super) fn are_queued(&self, key: &str, count: usize) -> bool {
+        /// Length of a record in the queue, in bytes.
         const RECORD: usize = 46;
         let queue = format!("lock:%leasehold:queue:lock:{key}");
         self.probe.run::<usize>(cmd("STRLEN").arg(&queue)) == count * RECORD

@@ -65,7 +65,7 @@ async fn served_after(held: LockGuard, line: Line) -> Duration {
     released.elapsed().saturating_sub(excuse.so_far())
 }
 
-/// Fails if the lock is reserved for a process that the server knows to be disconnected.
+/// Fails if the lock is reserved for a process whose connection has ended.
 #[tokio::test]
 async fn killed_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;

@@ -22,7 +22,7 @@ mod traces;
 mod traffic;
 mod turns;
 
-/// Longer than any test.
+/// The ttl of most locks. It is longer than any test, so no lock expires.
 const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
 /// Time for which the store reserves a free key for the next process.
@@ -59,6 +59,7 @@ async fn settle(pool: &LockPool) {
 
 /// Returns the number of processes with a place in the queue for `key`.
 fn queued(probe: &RedisProbe, key: &str) -> usize {
+    /// Length of a record in the queue, in bytes.
     const RECORD: usize = 46;
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
     let queue = queue.unwrap_or_default();
