@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
     /// The records of each process.
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) reports: Vec<Report>,
-    /// The measured window.
+    /// Beginning and end of the measured window, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// CPU time of all client processes in the window.

@@ -7,7 +7,7 @@
 //!
 //! The program drops the table `leasehold_example_accounts` and creates it again. It also creates
 //! the tables of the locks if they are missing. Exit code 1 means that an addition was lost, as
-//! with `--without-verify`.
+//! happens with `--without-verify`.
 
 mod account;
 
