@@ -1,4 +1,4 @@
-//! Name of the holder: the command, as others see it.
+//! The name under which others see the holder: that of `--name`, or of the program's file.
 
 use std::ffi::OsString;
 use std::path::Path;

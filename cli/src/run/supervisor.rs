@@ -71,7 +71,7 @@ impl<'a> Supervisor<'a> {
         // Lets this process adopt the processes that the warden and the guardian leave when they
         // die.
         set_child_subreaper(Some(getpid()))?;
-        // Fails without `/proc`, where no process could be found later.
+        // Fails if there is no `/proc`, because the processes to kill are found there later.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;

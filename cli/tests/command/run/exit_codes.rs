@@ -159,7 +159,7 @@ fn a_lock_lost_before_the_end_is_reported() {
     );
 }
 
-/// Fails if a command that hangs keeps its lock for longer than allowed.
+/// Fails if a command that hangs keeps its lock for longer than `--max-hold` allows.
 #[test]
 fn a_hanging_command_is_ended() {
     let _room = room::enter();
