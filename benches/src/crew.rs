@@ -34,9 +34,9 @@ pub(crate) struct Setting<'a> {
     /// The seed of the arrivals in this round.
     pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
-    /// The program of an earlier build.
+    /// The program of an earlier build, for the contestant `leasehold_before`.
     pub(crate) against: Option<&'a Path>,
-    /// The program with metrics and spans.
+    /// The program with metrics and spans on, for the contestant `leasehold_observed`.
     pub(crate) observed: Option<&'a Path>,
     pub(crate) folder: &'a Path,
 }
