@@ -34,9 +34,9 @@ pub(crate) struct Setting<'a> {
     /// The seed of the arrivals in this round.
     pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
-    /// The program of an earlier build.
+    /// The program of an earlier build, for the contestant `leasehold_before`.
     pub(crate) against: Option<&'a Path>,
-    /// The program with metrics and spans.
+    /// The program with metrics and spans on, for the contestant `leasehold_observed`.
     pub(crate) observed: Option<&'a Path>,
     pub(crate) folder: &'a Path,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
     /// The records of each process.
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) reports: Vec<Report>,
-    /// The measured window.
+    /// Beginning and end of the measured window, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// CPU time of all client processes in the window.

@@ -29,7 +29,7 @@ impl Entry {
         name
     }
 
-    /// Returns the title for readers.
+    /// Returns the title above the table: the row's title, and the words of the setup.
     pub(crate) fn title(&self) -> String {
         let words = self
             .setup

@@ -27,7 +27,7 @@ const WITH_METRICS: &str = "leasehold_with_metrics";
 
 /// The ttl of most rows: longer than any section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
-/// Long, so that no lease expires while memory is measured.
+/// The ttl of the rows that measure memory. It is long, so that no lease expires meanwhile.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
 /// Runs rows with the same arguments, folder and date.

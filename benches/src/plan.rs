@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// Work of a client's tasks.
+/// Work of a client's tasks. "This many" below means the argument `tasks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Work {

@@ -51,10 +51,10 @@ const PANELS: &[Panel] = &[
 
 const COLUMNS: usize = 2;
 const WIDTH: u32 = 1_000;
-/// The height of a panel, and of a bar with the space below it.
+/// The height of a panel, and of a bar with the space below it, in pixels.
 const PANEL: u32 = 250;
 const BAR: i32 = 24;
-/// The left end of the bars, and the length of the longest one.
+/// The left end of the bars, and the length of the longest one, in pixels.
 const LEFT: i32 = 130;
 const LONGEST: f64 = 250.0;
 const TOP: i32 = 44;

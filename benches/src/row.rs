@@ -24,7 +24,7 @@ pub(crate) enum Task {
     Clients(Clients),
     /// The cost of the attribute, in this process and without a server.
     Overhead,
-    /// The cost of a pair without a clock, in a client process under valgrind.
+    /// The instructions and allocations of a pair, which valgrind counts in a client process.
     Pair,
 }
 

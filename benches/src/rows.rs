@@ -31,8 +31,8 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// Contestants of the hot rows with one process. The contestant `ring` is left out, because it
-/// passes a turn between processes.
+/// Contestants of the rows in which all tasks of one process use the same key. `ring` is left out,
+/// because it passes the right to run between processes.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];

@@ -9,7 +9,7 @@ use leasehold::{LockPool, LockPoolBuilder};
 
 use crate::failure::Failure;
 
-/// The rows of `run` have their own mark in the help of the whole command.
+/// The exit codes that only `run` has. `$mark` precedes each text in the help of the whole command.
 macro_rules! run_exit_codes {
     ($mark:literal) => {
         concat!(

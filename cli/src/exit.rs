@@ -3,7 +3,8 @@
 
 /// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;
-/// The negative answer of a command: the lock is not held, or `check` found an error.
+/// The negative answer of a command: the lock is not held, the user did not confirm its release, or
+/// `check` found an error.
 pub(crate) const NO: u8 = 1;
 /// The command line is invalid, or a setting in it is not supported (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;

@@ -25,7 +25,7 @@ pub(crate) fn completions(shell: Shell) -> u8 {
 /// Prints the manual page.
 pub(crate) fn man() -> u8 {
     let mut page = Vec::new();
-    // A vector takes every write.
+    // A write to a vector cannot fail.
     let _ = write(&mut page);
     print(&page)
 }

@@ -91,7 +91,8 @@ fn dashes_missing(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    // Skips the mistake, and so finds the subcommand behind options that have values.
+    // Parses again, but continues after the mistake. So this finds the subcommand, even if options
+    // with values precede it.
     let known = Cli::command().ignore_errors(true).try_get_matches();
     let known = known.ok()?;
     let is_run = known.subcommand_name() == Some("run");

@@ -11,12 +11,12 @@ use crate::contestants::{Fault, Keeps, Kept};
 use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
-/// Number of steps in which the client takes its leases, over the time between two renewals. At a
-/// ttl of 10 s, a step ("tick") is about 10 ms.
+/// Number of steps in which a client with the work `keep` takes its leases, spread over the time
+/// between two renewals. At a ttl of 10 s, a step ("tick") is about 10 ms.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
-    // Done before the client is ready, because the time to take the leases is not measured.
+    // Taken before the client reports `ready`, because the time to take the leases is not measured.
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());

@@ -3,8 +3,8 @@
 //! Clients of every language use the same protocol. The client connects, prints `ready`, and reads
 //! `go START`. START is a stamp of `CLOCK_MONOTONIC`. The client works from START to the end of
 //! warm-up and window. Then it writes its records to the file and prints one JSON object,
-//! `{"lost": N, "errors": [...], "bytes": N or null}`. An open loop writes no records: its results
-//! are in that object.
+//! `{"lost": N, "errors": [...], "bytes": N or null}`. Clients in Rust may add fields. An open loop
+//! writes no records: its results are in that object.
 
 mod alarm;
 mod arrivals;

@@ -59,7 +59,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
 /// State shared by all pairs.
 struct Load<L> {
     locks: Arc<L>,
-    /// The measured window.
+    /// Beginning and end of the measured window, in nanoseconds of `CLOCK_MONOTONIC`.
     from: u64,
     to: u64,
     tally: Mutex<Tally>,

@@ -15,7 +15,7 @@ const TABLE: &str = "SELECT pg_advisory_xact_lock(20261124);
 const COUNT: &str = "INSERT INTO sections AS s (key, count) VALUES ($1, 1)
     ON CONFLICT (key) DO UPDATE SET count = s.count + 1";
 
-/// Connections of a process for its transactions.
+/// Number of connections of a process for its transactions, which all of its tasks share.
 const CONNECTIONS: u32 = 16;
 
 /// A pool of locks, and a pool of connections.

@@ -77,7 +77,7 @@ pub(super) fn holder(holder: &Holder) -> String {
     }
 }
 
-/// Returns the namespace and the store that were asked, for a line about a lock without a holder.
+/// Describes the namespace and the store of a pool, so that a message shows where locks were read.
 pub(super) fn place(pool: &LockPool) -> String {
     let (store, namespace) = leasehold::__private::place(pool);
     match namespace {

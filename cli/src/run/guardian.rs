@@ -37,7 +37,7 @@ pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Res
     // do not reach it.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // Set before the command starts, because the command may end at once.
+    // The handler is set before the command starts, because the command may end at once.
     let children = unix::signal(SignalKind::child())?;
     role::adopt_orphans(settings)?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -253,7 +253,8 @@ impl Guardian {
         Ok(left == 0)
     }
 
-    /// Asks for the status of ended processes adopted by this one.
+    /// Asks for the status of the ended processes that this process has adopted. Otherwise they
+    /// would stay zombies.
     fn reap_adopted(&self) -> io::Result<()> {
         let us = getpid();
         let ours = |process: &family::Process| {

@@ -85,7 +85,7 @@ fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infa
 }
 
 /// Returns the environment of this process. Variables that systemd addressed to `leasehold run` now
-/// name the command's process instead.
+/// name the command's process instead. Omits `LISTEN_PIDFDID`, which identifies another process.
 fn environment(run: i32) -> impl Iterator<Item = (OsString, OsString)> {
     let (run, this) = (run.to_string(), getpid().to_string());
     let variables = env::vars_os().filter(|(name, _)| name != ADDRESSED_AGAIN);

@@ -1,4 +1,4 @@
-//! Name of the holder: the command, as others see it.
+//! The name under which others see the holder: that of `--name`, or of the program's file.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,11 +10,12 @@ use crate::args::Run;
 /// Maximum number of characters of a name.
 const LONGEST: usize = 60;
 
-/// Returns the place that names this holder.
+/// Returns the call site of the lock. Its function name is the name of the holder, which others
+/// see.
 pub(super) fn site(options: &Run) -> &'static Site {
     let name = options.name.clone().filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| of_program(&options.command));
-    // One for each process.
+    // Leaks memory only once in each process.
     let site = Site::new(short(&name).leak(), file!(), line!(), "other", &|| ());
     Box::leak(Box::new(site))
 }

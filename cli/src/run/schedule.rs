@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// lock becomes free three seconds after it was taken away, even if its holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
-/// Two readings of one deadline differ by less than this.
+/// Two readings of one deadline differ by less than this. A later deadline is a renewal.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Reason for stopping a command.
@@ -95,7 +95,7 @@ impl Schedule {
         self.stopped.map_or(latest, |(_, at)| at.min(latest))
     }
 
-    /// Returns the time at which a second process kills the command, in case the first one stalls.
+    /// Returns the time at which `leasehold run` kills the command, in case the guardian stalls.
     pub(super) fn backup_at(&self) -> Moment {
         self.kills_at() + self.ttl / 20
     }

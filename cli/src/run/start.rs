@@ -22,7 +22,8 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// Does not use `std`, which is not guaranteed to work before `main`, and does not panic.
+/// Records the ignored signals. Does not use `std`, which is not guaranteed to work before `main`,
+/// and does not panic.
 extern "C" fn before_main() {
     let mut stat = [0; 1024];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;

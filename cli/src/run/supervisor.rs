@@ -1,5 +1,5 @@
-//! The part of `leasehold run` that holds the lock: starts the guardian, and sends each new
-//! deadline to it.
+//! The part of `leasehold run` that holds the lock: starts the warden, which starts the guardian,
+//! and sends each new deadline to the guardian.
 
 use std::io::{self, IoSlice, stdin};
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ use super::wire::{Channel, Notice, Order, bytes};
 use crate::args::Run;
 use crate::exit;
 
-/// Stands for no time limit, for a command without `--max-hold`.
+/// Time limit of a command without `--max-hold`: about 100 years, longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Result of a command.
@@ -49,7 +49,8 @@ pub(super) struct Supervisor<'a> {
     warden: Pid,
     channel: Channel,
     alarm: Alarm,
-    /// Copy of the guardian's schedule.
+    /// The guardian's schedule, computed again here. If the guardian stalls, this process kills the
+    /// command.
     schedule: Schedule,
     command: Option<Pid>,
     code: Option<u8>,
@@ -70,7 +71,7 @@ impl<'a> Supervisor<'a> {
         // Lets this process adopt the processes that the warden and the guardian leave when they
         // die.
         set_child_subreaper(Some(getpid()))?;
-        // Fails without `/proc`, where no process could be found later.
+        // Fails if there is no `/proc`, because the processes to kill are found there later.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;

@@ -43,7 +43,7 @@ fn a_replica_is_not_accepted() {
     assert_eq!(json["ready"], false);
 }
 
-/// Fails if the check reports ready for a server that is away or refuses this client.
+/// Fails if the check reports ready for a server that was killed or refuses this client.
 #[test]
 fn an_unusable_server_is_not_ready() {
     let mut server = ServerOptions::new().password("secret").start();

@@ -7,7 +7,7 @@
 //!
 //! The program drops the table `leasehold_example_accounts` and creates it again. It also creates
 //! the tables of the locks if they are missing. Exit code 1 means that an addition was lost, as
-//! with `--without-verify`.
+//! happens with `--without-verify`.
 
 mod account;
 
@@ -107,7 +107,7 @@ async fn work(
     let mut round = number;
     while Instant::now() < until {
         round += 1;
-        // The pause, from zero to twice the ttl.
+        // The pause of this round, from zero to twice the ttl, before or inside the transaction.
         let takes = Duration::from_millis(round * 37 % 200);
         let takes = match round % 3 {
             0 => [takes, Duration::ZERO],

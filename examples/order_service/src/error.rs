@@ -13,7 +13,7 @@ use serde_json::json;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// Status 409 with `Retry-After` while another call holds the lock, status 503 while the lock
-    /// store is unavailable.
+    /// store is unavailable, and other statuses for other errors.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("the item is in great demand; try again in a second")]

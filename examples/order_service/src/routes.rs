@@ -87,8 +87,8 @@ async fn post_order(
 /// Four parts work together:
 /// - The lock makes a second click wait *while the first is being processed*. After 2 s it gets
 ///   409.
-/// - The result that `replay` keeps beside the lock then answers it, and every click within a day.
-///   Another item under the same id is answered with 422.
+/// - The result that `replay` keeps beside the lock answers a waiting click after the first one
+///   ends, and every click within a day. Another item under the same id is answered with 422.
 /// - The query of the table answers any later click.
 /// - The primary key of the table refuses a duplicate that none of the other parts has stopped.
 #[distributed_lock(

@@ -31,7 +31,8 @@ os.execvp(sys.argv[1], sys.argv[1:])
     command
 }
 
-/// Two outputs of the same program: started directly by this parent, and through `leasehold run`.
+/// Two outputs of the same program: started directly by a parent, and by the same parent through
+/// `leasehold run`.
 pub(crate) struct Outputs {
     pub(crate) direct: String,
     pub(crate) run: String,

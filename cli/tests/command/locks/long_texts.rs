@@ -86,7 +86,7 @@ fn redis() {
     assert!(released.out.len() < MOST, "{}", released.out.len());
 }
 
-/// Like the test of Redis.
+/// Like the test `redis`, with the lock in a quorum of Redis servers.
 #[test]
 fn redlock() {
     let _room = room::enter();
@@ -96,7 +96,7 @@ fn redlock() {
     owners_are_cut(&nodes.url(), &SHOWING[..3]);
 }
 
-/// Like the test of Redis.
+/// Like the test `redis`, with the lock in PostgreSQL.
 #[test]
 fn postgres() {
     let database = Postgres::shared().migrated();
@@ -108,7 +108,7 @@ fn postgres() {
     owners_are_cut(&database.url(), &SHOWING);
 }
 
-/// Like the test of Redis.
+/// Like the test `redis`, with the lock in etcd.
 #[test]
 fn etcd() {
     let server = Etcd::shared();
@@ -117,7 +117,7 @@ fn etcd() {
     owners_are_cut(&server.url("long-texts"), &SHOWING);
 }
 
-/// Like the test of Redis.
+/// Like the test `redis`, with the lock in ZooKeeper.
 #[test]
 fn zookeeper() {
     let _room = room::enter();

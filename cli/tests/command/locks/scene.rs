@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::harness::LONG;
 
-/// Longer than a test takes.
+/// Ttl of the locks: longer than a test takes, so that no lease ends.
 const TTL: Duration = Duration::from_secs(600);
 
 /// One lock of each kind, and a call that waits for one of them.

@@ -116,7 +116,7 @@ fn a_watch_ends_with_its_reader() {
     assert_eq!(status.and_then(|status| status.code()), Some(0));
 }
 
-/// Fails if the watch ends because the server is away for a moment.
+/// Fails if the watch ends because the server does not answer for a moment.
 #[test]
 fn a_watch_survives_a_short_outage() {
     let _room = room::enter();

@@ -122,7 +122,7 @@ fn a_long_command_keeps_its_lease() {
 fn a_lost_lease_has_its_own_exit_code() {
     let _room = room::enter();
     let server = Server::start();
-    // The command treats SIGTERM as an ordinary end.
+    // The command ends with exit code 0 when it receives SIGTERM.
     let journal = Journal::new();
     let script = format!(
         "trap 'exit 0' TERM; {}; {}",
@@ -159,7 +159,7 @@ fn a_lock_lost_before_the_end_is_reported() {
     );
 }
 
-/// Fails if a command that hangs keeps its lock for longer than allowed.
+/// Fails if a command that hangs keeps its lock for longer than `--max-hold` allows.
 #[test]
 fn a_hanging_command_is_ended() {
     let _room = room::enter();

@@ -13,8 +13,8 @@ use super::holder::Holder;
 use super::ledger::{Count, Outcome};
 use super::services::View;
 
-/// Maximum number of kept events. A page opened later receives them. A slow page may miss this
-/// number of events before it loses any.
+/// Maximum number of kept events. A page opened later receives them. A slow page loses events only
+/// if it is this many events late.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]
@@ -58,7 +58,7 @@ pub(crate) enum Event {
     },
 }
 
-/// Sends events to every open page. A page opened later also receives the earlier events.
+/// Sends events to every open page. A page opened later also receives the kept events.
 #[derive(Debug, Clone)]
 pub(crate) struct Events(Arc<Mutex<Channel>>);
 
@@ -100,7 +100,7 @@ impl Events {
         channel.sender = None;
     }
 
-    /// Returns all events so far, and those to come.
+    /// Returns the kept events, and all later events.
     pub(crate) fn stream(&self) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
         let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let history = channel.history.clone();

@@ -15,7 +15,7 @@ pub(crate) struct Ledger {
     db: Db,
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DemoOrder {
     id: String,

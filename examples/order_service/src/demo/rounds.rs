@@ -55,7 +55,7 @@ pub(crate) struct Demo {
     services: Services,
     ledger: Ledger,
     events: Events,
-    /// This mutex is locked while a round runs.
+    /// This mutex is locked while a round runs, so that a second round is refused meanwhile.
     turn: Arc<Mutex<Turn>>,
 }
 

@@ -135,7 +135,7 @@ impl Services {
         self.running().into_iter().map(view).collect()
     }
 
-    /// Kills a process with SIGKILL, so that it neither answers nor releases anything.
+    /// Kills a process with SIGKILL, so that it sends no answer and releases no lock.
     pub(crate) async fn kill(&self, name: &str) -> std::io::Result<()> {
         let process = {
             let mut running = self.lock();

@@ -31,7 +31,8 @@ pub(crate) async fn run(client: &Client, ledger: &Ledger, args: &Args) -> Result
     loop {
         let made = ledger.sold(&args.order_sku).await? - sold;
         let taken = stock - ledger.stock(&args.order_sku).await?;
-        // A sale whose client is gone may still be under way.
+        // A sale whose client is gone may still be under way, so the numbers are compared again
+        // until they agree.
         if made == taken || SETTLED < settled.elapsed() {
             report.expect(
                 "items off the stock, of the sales in the table",

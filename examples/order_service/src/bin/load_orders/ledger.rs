@@ -1,4 +1,4 @@
-//! The database of the services, which this program reads by itself.
+//! The database of the services. This program reads it directly, to check their answers.
 
 use std::time::Duration;
 
