@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Delays below this number of nanoseconds are not recorded.
+/// Shorter delays, in nanoseconds, are not recorded, so that the list stays short.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 

@@ -261,8 +261,9 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// Like `on_stores`, for stores with a separate lease for each key. A lock on such a store can be
-/// shared and inspected, and the store knows the end of its lease.
+/// Like `on_every_store`, without the stores whose locks belong to sessions. On these three stores
+/// each lock has a separate lease. The store knows its end, and the lock can be shared and
+/// inspected.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

@@ -29,7 +29,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns all pages that people read in the repository.
+/// Returns the Markdown pages checked here: these files of the repository, and all pages of
+/// `docs/`.
 fn pages() -> Vec<PathBuf> {
     let mut pages = [
         "README.md",
@@ -48,7 +49,7 @@ fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let site = docs.join("site");
     let listed = files(&docs, "md").into_iter();
-    // The pages of the site folder are the site's table of contents.
+    // Files in `docs/site` are only the table of contents of the built site.
     pages.extend(listed.filter(|page| !page.starts_with(&site)));
     pages
 }

@@ -187,8 +187,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run. The soak (requirement 25) runs in parallel with all others. Most
-/// requirements run a few at a time, and the exclusion run (requirement 1) comes last.
+/// The requirements of a run, in three groups. The soak (requirement 25) runs in parallel with all
+/// others. Most requirements run a few at a time, and the exclusion run (requirement 1) comes last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,

@@ -195,7 +195,7 @@ async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Reports when the body begins and when it ends, for any reason.
+/// Prints a report when the body begins, and another when it returns or is dropped.
 struct Section;
 
 impl Section {

@@ -54,7 +54,7 @@ const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Injects one fault after another, with pauses, until `over`.
+    /// Injects one fault after another, with pauses, until `over` is true.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -184,7 +184,7 @@ pub(super) struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Injects one fault after another, until `over`.
+    /// Injects one fault after another, until `over` is true.
     pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));

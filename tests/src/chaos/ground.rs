@@ -117,7 +117,8 @@ impl Ground {
         crew
     }
 
-    /// Starts an empty store. A requirement with its own deployment starts its servers itself.
+    /// Starts an empty store: memory, or a single server. A requirement on several servers starts
+    /// its servers itself.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);
