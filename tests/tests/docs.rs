@@ -155,7 +155,8 @@ fn links_between_pages_lead_somewhere() {
     assert!(40 < looked_at, "only {looked_at} links were found");
 }
 
-/// Fails if the index of `docs/` does not list a page.
+/// Fails if a page of `docs/` is missing from the indexes `docs/README.md` and
+/// `docs/stores/README.md`.
 #[test]
 fn the_index_names_all_pages() {
     let docs = root().join("docs");
@@ -220,8 +221,8 @@ fn suites(folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a test program, or a module of a program with several modules, is missing from the
-/// index.
+/// Fails if a test program, or a module of a program with several modules, is missing from
+/// `tests/README.md`.
 #[test]
 fn the_index_of_the_tests_names_all_suites() {
     let index = read(&root().join("tests/README.md"));
@@ -245,7 +246,8 @@ fn the_index_of_the_tests_names_all_suites() {
     }
 }
 
-/// Fails if the code, the rendered docs and the page have different metrics, labels or values.
+/// Fails if the code, the docs of the module `pool` and `docs/production.md` have different
+/// metrics, labels or values.
 #[test]
 fn the_metrics_are_the_same_everywhere() {
     let rows = |page: &str| -> Vec<String> {

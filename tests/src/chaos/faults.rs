@@ -147,7 +147,8 @@ impl<'a> Lane<'a> {
                 self.crew.fault("reply lost after execution");
                 let random = &mut self.spans.random;
                 let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
-                // The command that takes a lock: a script of Redis, or a function of PostgreSQL.
+                // On PostgreSQL, the function that takes a lock. On Redis, any script: it may take,
+                // renew or release a lock.
                 let verb = if proxy.speaks_postgres() {
                     "acquire"
                 } else {

@@ -22,7 +22,8 @@ const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
 
-/// Installs the log or the recorder in this process. It works normally until [`begin`].
+/// Installs the log or the recorder in this process. Until [`begin`], the log or the recorder works
+/// normally.
 ///
 /// # Panics
 ///

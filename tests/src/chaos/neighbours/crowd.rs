@@ -22,8 +22,8 @@ const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Cuts the connection of a process with `many` waiting calls twice. The process must keep its
-/// leases, and each call must get its lock in the end. `url` reaches the server through a pipe, and
-/// `direct` without a pipe.
+/// leases, and each call must get its lock in the end. `url` reaches the server through a proxy
+/// that can be cut, and `direct` without a proxy.
 pub(super) fn is_cut(
     sheet: &Sheet,
     server: SocketAddr,
