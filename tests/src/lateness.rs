@@ -13,9 +13,9 @@ const KEPT: usize = 100_000;
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Time at which the watching thread last ran.
+    /// Time at which the watching thread last ran, in nanoseconds.
     last: u64,
-    /// The time and the length of each recorded delay.
+    /// The time and the length of each recorded delay, in nanoseconds.
     delays: VecDeque<(u64, u64)>,
 }
 

@@ -188,7 +188,7 @@ pub enum Note {
     Fair {
         /// The key.
         key: String,
-        /// The longest time.
+        /// The longest allowed time.
         within: u64,
     },
     /// Bodies of this key that began before `at` must have left by `by`.

@@ -7,7 +7,7 @@ use super::section::Section;
 /// The answer that a call got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
-    /// Time at which the call got the answer.
+    /// Time at which the call got the answer, in nanoseconds.
     pub(super) at: u64,
     /// Number of the body that the call ran, or `None` for an answer from a kept result.
     pub(super) ran: Option<u64>,

@@ -48,7 +48,8 @@ fn long_names(many: u64) -> Vec<String> {
     (0..many).map(name).collect()
 }
 
-/// The waiting calls of the tenants' process, and the locks of another process that they wait for.
+/// The waiting calls of the process under test ([`Tenants`]), and the locks of another process that
+/// these calls wait for.
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,
@@ -56,7 +57,7 @@ struct Crowd {
 }
 
 /// Makes another process hold a lock for each of these names. For each lock, starts one waiting
-/// call of the tenants.
+/// call of the process under test (`tenants`).
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
     let ttl = LONG * 2;
     tenants.runtime.block_on(async {
