@@ -182,12 +182,13 @@ impl Store {
         !self.url.starts_with("redlock://")
     }
 
-    /// True if the server reports how long a session would last without a further heartbeat.
+    /// For a store with sessions: true if the server reports how long a session would last without
+    /// a further heartbeat.
     pub fn reports_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
 
-    /// True if the server reports the creation time of a node.
+    /// For a store with sessions: true if the server reports the creation time of a node.
     pub fn reports_times(&self) -> bool {
         !self.url.starts_with("etcd://")
     }

@@ -30,7 +30,7 @@ pub struct Lease {
     pub wanted: bool,
     /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
-    /// End of the lease.
+    /// End of the lease, as a timestamp of the same clock.
     pub deadline: u64,
 }
 

@@ -200,7 +200,7 @@ fn a_dash_has_a_reason() {
     assert_eq!(matrix.page(), page);
 }
 
-/// The test programs that a cell may name, each with the names of its tests.
+/// The test programs that a cell of the matrix may name, each with the names of its tests.
 static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     let programs = [
         ("behaviour", "tests/tests/behaviour/main.rs"),

@@ -105,7 +105,7 @@ async fn a_kit_works_in_memory() {
     scene(Kit::on("memory://").await.expect("it is in memory")).await;
 }
 
-/// Fails if tests on one server share locks.
+/// Fails if two kits on one server share locks.
 #[tokio::test]
 async fn kits_on_one_server_share_nothing() {
     let server = Server::start();
