@@ -48,10 +48,10 @@ pub struct Ground {
     pub sections: u64,
 }
 
-/// One line of the requirement list.
+/// A requirement: one line of the table in `docs/reliability/results.md`.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// The number of the requirement in the list.
+    /// The number of the requirement in this table.
     pub number: u8,
     /// The requirement's text in the tables.
     pub what: &'static str,

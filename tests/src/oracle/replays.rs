@@ -16,7 +16,7 @@ pub(super) struct Answer {
     /// Numbers that identify the call's own request, and the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
-    /// True if a unique key gives all bodies the same answer.
+    /// True if a unique key of a table gives all bodies the same answer.
     pub(super) unique: bool,
 }
 
