@@ -192,7 +192,7 @@ fn the_site_has_all_pages() {
     }
 }
 
-/// Fails if a file named in the architecture or the glossary does not exist.
+/// Fails if a file named in a table of `docs/architecture.md` or `docs/glossary.md` does not exist.
 #[test]
 fn named_files_exist() {
     for (page, least) in [("docs/architecture.md", 50), ("docs/glossary.md", 30)] {

@@ -172,8 +172,8 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
-/// Runs the scenario with and without the bug. Returns `true` if the bug is caught, and the row of
-/// the table.
+/// Runs the scenario with and without the bug. Returns `true` if the oracle finds the violation
+/// with the bug and finds none without. Also returns the row for the printed table.
 fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let program = program();
     let bad = case.play(&program, folder, true);
