@@ -56,7 +56,7 @@ struct Sink {
     history: History,
     /// The writing end of a full pipe.
     pipe: PipeWriter,
-    /// Time at which the fault starts, in nanoseconds; `u64::MAX` before [`begin`].
+    /// Time at which the fault starts, in nanoseconds; `u64::MAX` before `begin`.
     from: AtomicU64,
     hit: AtomicBool,
 }

@@ -48,7 +48,7 @@ fn long_names(many: u64) -> Vec<String> {
     (0..many).map(name).collect()
 }
 
-/// The waiting calls of the process under test ([`Tenants`]), and the locks of another process that
+/// The waiting calls of the process under test (`Tenants`), and the locks of another process that
 /// these calls wait for.
 struct Crowd {
     held: Vec<LockGuard>,
