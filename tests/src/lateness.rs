@@ -7,15 +7,15 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Delays below this number of nanoseconds are not recorded.
+/// Shorter delays, in nanoseconds, are not recorded, so that the list stays short.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Time at which the watching thread last ran.
+    /// Time at which the watching thread last ran, in nanoseconds.
     last: u64,
-    /// The time and the length of each recorded delay.
+    /// The time and the length of each recorded delay, in nanoseconds.
     delays: VecDeque<(u64, u64)>,
 }
 

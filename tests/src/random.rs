@@ -45,7 +45,7 @@ impl Random {
         self.next_u64() % limit.max(1)
     }
 
-    /// A duration of at most `limit`, in microseconds.
+    /// A duration of at most `limit`, in whole microseconds.
     pub fn duration(&mut self, limit: Duration) -> Duration {
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.below(limit.saturating_add(1)))

@@ -182,12 +182,13 @@ impl Store {
         !self.url.starts_with("redlock://")
     }
 
-    /// True if the server reports how long a session would last without a further heartbeat.
+    /// For a store with sessions: true if the server reports how long a session would last without
+    /// a further heartbeat.
     pub fn reports_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
 
-    /// True if the server reports the creation time of a node.
+    /// For a store with sessions: true if the server reports the creation time of a node.
     pub fn reports_times(&self) -> bool {
         !self.url.starts_with("etcd://")
     }
@@ -261,8 +262,9 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// Like `on_stores`, for stores with a separate lease for each key. A lock on such a store can be
-/// shared and inspected, and the store knows the end of its lease.
+/// Like `on_every_store`, without the stores whose locks belong to sessions. On these three stores
+/// each lock has a separate lease. The store knows its end, and the lock can be shared and
+/// inspected.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

@@ -53,7 +53,8 @@ impl Bank {
         }
     }
 
-    /// Writes both balances after a move of `amount`. A move within one account changes nothing.
+    /// Writes both balances after a move of `amount`. A move within one account changes no balance,
+    /// but is counted.
     pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {

@@ -29,7 +29,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns all pages that people read in the repository.
+/// Returns the Markdown pages checked here: these files of the repository, and all pages of
+/// `docs/`.
 fn pages() -> Vec<PathBuf> {
     let mut pages = [
         "README.md",
@@ -48,7 +49,7 @@ fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let site = docs.join("site");
     let listed = files(&docs, "md").into_iter();
-    // The pages of the site folder are the site's table of contents.
+    // Files in `docs/site` are only the table of contents of the built site.
     pages.extend(listed.filter(|page| !page.starts_with(&site)));
     pages
 }
@@ -154,7 +155,8 @@ fn links_between_pages_lead_somewhere() {
     assert!(40 < looked_at, "only {looked_at} links were found");
 }
 
-/// Fails if the index of `docs/` does not list a page.
+/// Fails if a page of `docs/` is missing from the indexes `docs/README.md` and
+/// `docs/stores/README.md`.
 #[test]
 fn the_index_names_all_pages() {
     let docs = root().join("docs");
@@ -190,7 +192,7 @@ fn the_site_has_all_pages() {
     }
 }
 
-/// Fails if a file named in the architecture or the glossary does not exist.
+/// Fails if a file named in a table of `docs/architecture.md` or `docs/glossary.md` does not exist.
 #[test]
 fn named_files_exist() {
     for (page, least) in [("docs/architecture.md", 50), ("docs/glossary.md", 30)] {
@@ -219,8 +221,8 @@ fn suites(folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a test program, or a module of a program with several modules, is missing from the
-/// index.
+/// Fails if a test program, or a module of a program with several modules, is missing from
+/// `tests/README.md`.
 #[test]
 fn the_index_of_the_tests_names_all_suites() {
     let index = read(&root().join("tests/README.md"));
@@ -244,7 +246,8 @@ fn the_index_of_the_tests_names_all_suites() {
     }
 }
 
-/// Fails if the code, the rendered docs and the page have different metrics, labels or values.
+/// Fails if the code, the docs of the module `pool` and `docs/production.md` have different
+/// metrics, labels or values.
 #[test]
 fn the_metrics_are_the_same_everywhere() {
     let rows = |page: &str| -> Vec<String> {

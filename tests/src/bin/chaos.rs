@@ -172,8 +172,8 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
-/// Runs the scenario with and without the bug. Returns `true` if the bug is caught, and the row of
-/// the table.
+/// Runs the scenario with and without the bug. Returns `true` if the oracle finds the violation
+/// with the bug and finds none without. Also returns the row for the printed table.
 fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let program = program();
     let bad = case.play(&program, folder, true);
@@ -187,8 +187,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run. The soak (requirement 25) runs in parallel with all others. Most
-/// requirements run a few at a time, and the exclusion run (requirement 1) comes last.
+/// The requirements of a run, in three groups. The soak (requirement 25) runs in parallel with all
+/// others. Most requirements run a few at a time, and the exclusion run (requirement 1) comes last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// Start of the current poll of the task that holds the lock.
+/// Start of the current poll of the task that holds the lock, as a timestamp of `clock::now`.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which a body that holds its lock wakes up.
@@ -195,7 +195,7 @@ async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Reports when the body begins and when it ends, for any reason.
+/// Prints a report when the body begins, and another when it returns or is dropped.
 struct Section;
 
 impl Section {

@@ -84,7 +84,7 @@ struct Body<'a> {
 struct Stake {
     key: String,
     fence: Option<Fence>,
-    /// The last confirmed end of the lease.
+    /// The latest confirmed end of the lease, as a timestamp of `now`.
     deadline: Arc<AtomicU64>,
 }
 

@@ -19,7 +19,7 @@ use crate::oracle::{Mode, Note};
 /// Number of permits. Must equal the number in the attribute of [`place`].
 pub(super) const PLACES: u32 = 3;
 
-/// Makes the call. Notes it if it was refused or lost its lease.
+/// Makes the call. Notes a refusal or the loss of a lease in the history.
 pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
     let key = errand.key().to_owned();

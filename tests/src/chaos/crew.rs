@@ -60,7 +60,7 @@ impl Crew {
         }
     }
 
-    /// Returns a job with these lanes.
+    /// Returns a job with these lanes (groups of calls).
     pub fn job(&self, url: &str, lanes: Vec<Lane>) -> Job {
         Job {
             url: url.to_owned(),

@@ -82,7 +82,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts one pipe to each member, for the traffic of one client.
+    /// Starts one proxy (a `Pipe`) to each member, for the traffic of one client.
     pub(super) fn pipes(&self) -> Vec<Pipe> {
         let members = 0..self.members();
         members

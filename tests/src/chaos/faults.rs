@@ -54,7 +54,7 @@ const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Injects one fault after another, with pauses, until `over`.
+    /// Injects one fault after another, with pauses, until `over` is true.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -147,7 +147,8 @@ impl<'a> Lane<'a> {
                 self.crew.fault("reply lost after execution");
                 let random = &mut self.spans.random;
                 let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
-                // The command that takes a lock: a script of Redis, or a function of PostgreSQL.
+                // On PostgreSQL, the function that takes a lock. On Redis, any script: it may take,
+                // renew or release a lock.
                 let verb = if proxy.speaks_postgres() {
                     "acquire"
                 } else {
@@ -184,7 +185,7 @@ pub(super) struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Injects one fault after another, until `over`.
+    /// Injects one fault after another, until `over` is true.
     pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));

@@ -48,10 +48,10 @@ pub struct Ground {
     pub sections: u64,
 }
 
-/// One line of the requirement list.
+/// A requirement: one line of the table in `docs/reliability/results.md`.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// The number of the requirement in the list.
+    /// The number of the requirement in this table.
     pub number: u8,
     /// The requirement's text in the tables.
     pub what: &'static str,
@@ -117,7 +117,8 @@ impl Ground {
         crew
     }
 
-    /// Starts an empty store. A requirement with its own deployment starts its servers itself.
+    /// Starts an empty store: memory, or a single server. A requirement on several servers starts
+    /// its servers itself.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);

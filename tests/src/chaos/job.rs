@@ -26,7 +26,8 @@ pub struct Job {
     /// Base path of two files. After connecting, the process creates the file with the extension
     /// `ready`, and waits for the file with the extension `go`.
     pub gate: Option<PathBuf>,
-    /// The file to which the process writes the size of its heap.
+    /// The file to which the process writes the size of its heap and the number of bodies that have
+    /// begun.
     pub gauge: Option<PathBuf>,
     /// Number of worker threads of the process's runtime.
     pub threads: usize,

@@ -1,10 +1,10 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
 //! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
-//! Each step holds a file lock. The file stores the greatest fence that has read or written it, and
-//! refuses a writer with an older fence. It also refuses a writer after the end of the writer's
-//! lease. The reason is a process that is stopped during a poll: after it resumes, it finishes the
-//! poll, and no lock can prevent that.
+//! Each step holds a file lock. The file stores the greatest fence of its readers and writers. A
+//! writer with an older fence is refused. The ledger also refuses a writer after the end of the
+//! writer's lease. The reason is a process that is stopped during a poll: after it resumes, it
+//! finishes the poll, and no lock can prevent that.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use leasehold::__test::now;
 use rustix::fs::{FlockOperation, flock};
 
-/// The length of a record: two numbers of twenty digits and a space after each.
+/// The length of a record in bytes: two numbers of twenty digits and a space after each.
 const LENGTH: usize = 42;
 
 /// The folder of the counters.

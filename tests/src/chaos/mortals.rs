@@ -17,7 +17,8 @@ const PROCESSES: usize = 4;
 /// The longest time from one kill of a process to the next.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// Runs `lanes` for `time` in four processes. Each process is killed at random times and replaced.
+/// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times
+/// and replaced.
 pub(super) fn live(
     crew: &Crew,
     url: &str,

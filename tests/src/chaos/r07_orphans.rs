@@ -24,8 +24,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const TTL: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(200);
 
-/// Returns the time after which a reachable store must have no orphans. A silent connection to
-/// PostgreSQL is replaced only after half a second, because a commit may have to wait for the disk.
+/// Returns the time after which at most one orphan in a hundred may remain on a reachable store. A
+/// silent connection to PostgreSQL is replaced only after half a second, because a commit may have
+/// to wait for the disk.
 fn soon(store: Store) -> Duration {
     Duration::from_millis(if store == Store::Postgres { 800 } else { 100 })
 }

@@ -22,7 +22,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Time after which a reachable server must have no nodes of dropped calls.
+/// Time after which at most one in a hundred dropped calls may still have a node on a reachable
+/// server.
 const SOON: Duration = Duration::from_millis(500);
 
 #[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]

@@ -53,7 +53,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The processes that hold all keys one after the other.
+/// The two processes that hold all keys one after the other, or the one process of the in-process
+/// store.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
@@ -64,8 +65,8 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one process with the in-process store. In one
-    /// process, two calls for each key queue instead of two processes.
+    /// Starts two processes with one Redis, or one process with the in-process store. The one
+    /// process makes two calls for each key, and one of them waits in the queue.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server

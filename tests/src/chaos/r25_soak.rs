@@ -126,8 +126,8 @@ impl Soak<'_> {
         let tenth = self.ground.time / 10;
         let (warming, quiet, striking) = match self.ground.size {
             Size::Full => (2 * tenth, tenth, 6 * tenth),
-            // Each phase is longer than this time, because after a fault the store still removes
-            // the locks of dropped calls for some seconds.
+            // The quiet phases last 4 s, because the locks of dropped calls are still removed for
+            // some seconds after a fault.
             Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
         };
         self.warm_up(warming);

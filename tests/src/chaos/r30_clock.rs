@@ -30,8 +30,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
-/// A stopped process at the head of the queue costs one second, for which the key is reserved for
-/// it. Then the next process repeats its request, at the latest half a second after that.
+/// Bound on the wait behind a stopped process at the head of the queue. The key is reserved for
+/// that process for one second. The next process repeats its request at most half a second later.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -50,7 +50,7 @@ const COUNTERS: &str = "count";
 ///
 /// Each click on a counter makes one of two different requests. So half of the later clicks are
 /// refused, because the kept result is for the other request. Some bodies fail, and some outlive
-/// their lease in one poll. The results of both must not be kept.
+/// their lease in one poll. The results of such bodies must not be kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),

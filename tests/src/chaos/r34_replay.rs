@@ -1,7 +1,7 @@
-//! Requirement 34: an order is made once for any number of clicks, and every answered click gets
-//! the same order. Meanwhile processes are killed, and every other fault is injected. If a process
-//! crashes between its commit and its release, the result is lost. The last part of the test kills
-//! a process at such a moment. A unique key still prevents a second order.
+//! Requirement 34: an order is made once for any number of clicks (calls for the order), and every
+//! answered click gets the same order. Meanwhile processes are killed, and every other fault is
+//! injected. If a process crashes between its commit and its release, the result is lost. The last
+//! part of the test kills a process at such a moment. A unique key still prevents a second order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

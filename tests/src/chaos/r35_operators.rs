@@ -239,9 +239,9 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
 struct Take {
     key: String,
     process: u32,
-    /// Time of the operator's request.
+    /// Time of the operator's request, in nanoseconds.
     from: u64,
-    /// Time of the answer to the operator.
+    /// Time of the answer to the operator, in nanoseconds.
     by: u64,
 }
 

@@ -30,7 +30,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const KEYS: usize = 3;
 const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
-/// More polls than any call needs.
+/// Upper bound of a loop that allows a call one more poll each time. No call needs so many polls.
 const MOST_POLLS: u64 = 1_000;
 /// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
 /// process without callers becomes free after a second.

@@ -19,7 +19,7 @@ pub(super) struct Sale {
     pub(super) key: String,
     pub(super) holder: u64,
     pub(super) lock: LockHandle,
-    /// The last confirmed end of the lease.
+    /// The latest confirmed end of the lease, as a timestamp of `leasehold::__test::now`.
     pub(super) deadline: Arc<AtomicU64>,
 }
 

@@ -27,7 +27,8 @@ pub struct Tally {
     pub faults: BTreeMap<String, u64>,
     /// Pairs of holders that exclude each other but were inside at the same time.
     pub overlaps: u64,
-    /// Pairs of such holders in deployments where asynchronous replication allows them.
+    /// Such pairs in deployments with asynchronous replication, which allows two holders after a
+    /// fail-over.
     pub allowed_overlaps: u64,
     /// Fences that did not grow, or were ignored.
     pub inversions: u64,
@@ -88,7 +89,7 @@ impl Outcome {
         self.reached.iter().all(|of| of.count >= of.wanted)
     }
 
-    /// Returns the result in a few words.
+    /// Returns the result for the table: pass or fail, and whether a required number was missed.
     pub fn result(&self) -> &'static str {
         match (self.passed(), self.complete()) {
             (false, _) => "FAIL",

@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
-/// The length of a record in a key's queue on Redis.
+/// The length of a record in a key's queue on Redis, in bytes.
 const RECORD: u64 = 46;
 
 /// A dedicated server for one requirement.

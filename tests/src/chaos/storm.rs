@@ -25,17 +25,19 @@ pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
 /// The smallest number of notes of the kind `Storm::progress` that any run must reach.
 const LEAST: u64 = 200;
-/// A run that has not reached `LEAST` may take up to this multiple of its time limit.
+/// A run without `LEAST` progress notes or without the awaited line may take up to this multiple of
+/// its time limit.
 const PATIENCE: u32 = 12;
 
 /// The workers' job, and the conditions for the end of their run.
 pub(super) struct Storm<'a> {
     /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// Called in parallel with the workers on Redis, with the server's URL. Must return after the
-    /// flag is set.
+    /// Called in parallel with the workers on Redis, with the server's URL. Must return once the
+    /// flag is true.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
-    /// The beginning of a line in the history, if any. No run ends before such a line.
+    /// The beginning of a line in the history, if any. A run ends without such a line only after
+    /// its extended time limit.
     pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress.
     pub(super) progress: Progress,

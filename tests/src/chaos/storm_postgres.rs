@@ -74,7 +74,7 @@ struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Injects one fault after another, until `over`.
+    /// Injects one fault after another, until `over` is true.
     fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));

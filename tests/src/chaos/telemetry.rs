@@ -22,7 +22,8 @@ const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
 
-/// Installs the log or the recorder in this process. It works normally until [`begin`].
+/// Installs the log or the recorder in this process. Until [`begin`], the log or the recorder works
+/// normally.
 ///
 /// # Panics
 ///
@@ -55,7 +56,7 @@ struct Sink {
     history: History,
     /// The writing end of a full pipe.
     pipe: PipeWriter,
-    /// Time at which the fault starts.
+    /// Time at which the fault starts, in nanoseconds; `u64::MAX` before `begin`.
     from: AtomicU64,
     hit: AtomicBool,
 }

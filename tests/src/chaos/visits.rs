@@ -13,10 +13,10 @@ use leasehold::LockHandle;
 /// The bodies inside one lock.
 #[derive(Debug, Default)]
 struct Seat {
-    /// The body that holds the lock exclusively, if any.
+    /// Number of the body that holds the lock exclusively, if any.
     alone: Option<u64>,
     readers: u64,
-    /// The last body that began, exclusive or shared.
+    /// Number of the last body that began, exclusive or shared.
     last: u64,
 }
 

@@ -145,7 +145,7 @@ fn orders(job: &Job) -> Option<Orders> {
     made.then(|| Orders::open(&job.ledger))
 }
 
-/// One task of a lane.
+/// One task of a lane (a group of calls).
 struct Copy {
     number: u32,
     desk: Arc<Desk>,

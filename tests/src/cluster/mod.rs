@@ -111,7 +111,8 @@ impl Setup {
         let options = match &bus {
             Some(bus) => options
                 .option("cluster-announce-ip", &["127.0.0.1"])
-                // The server's protected mode accepts only 127.0.0.1 as the local machine.
+                // In protected mode a server accepts only clients at 127.0.0.1. These nodes connect
+                // to each other from other addresses.
                 .option("protected-mode", &["no"])
                 .option("cluster-announce-bus-port", &[&bus.port().to_string()])
                 .option("bind-source-addr", &[&standing::address(index).to_string()]),

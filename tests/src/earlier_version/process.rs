@@ -31,7 +31,7 @@ pub struct EarlierProcess {
     messages: Receiver<Message>,
     prefix: String,
     name: String,
-    /// The listening thread ends when this is dropped together with the `EarlierProcess`.
+    /// Dropped together with the `EarlierProcess`, which ends the listening thread.
     _life: Arc<()>,
 }
 

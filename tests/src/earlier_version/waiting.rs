@@ -30,7 +30,7 @@ pub struct Lease {
     pub wanted: bool,
     /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
-    /// End of the lease.
+    /// End of the lease, as a timestamp of the same clock.
     pub deadline: u64,
 }
 
@@ -202,7 +202,8 @@ impl Looks {
     }
 }
 
-/// Length of a lease with this ttl, counted from its request.
+/// Length of a lease with this ttl, counted from its request. A lease is shorter than its ttl by a
+/// hundredth and 2 ms, because the clocks of server and client may drift.
 fn lease(ttl: Duration) -> Duration {
     ttl.saturating_sub(ttl / 100 + Duration::from_millis(2))
 }

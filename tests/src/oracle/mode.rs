@@ -28,8 +28,9 @@ impl Mode {
         )
     }
 
-    /// Returns the number of bodies that may be inside at the same time: the number of permits, or
-    /// no limit. If functions specify different limits, the largest limit counts.
+    /// Returns the number of permits, or no limit for a mode without permits. A separate rule finds
+    /// bodies that overlap an exclusive holder. If holders specify different numbers of permits,
+    /// the largest number counts.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),

@@ -139,7 +139,7 @@ pub enum Note {
         asked: u64,
         /// Number that identifies the request whose body made the answer.
         answers: u64,
-        /// True if a unique key gives all bodies the same answer.
+        /// True if a unique key of a table gives all bodies the same answer.
         unique: bool,
     },
     /// After this note, the store loses no result of this key, and answers each release.
@@ -188,7 +188,7 @@ pub enum Note {
     Fair {
         /// The key.
         key: String,
-        /// The longest time.
+        /// The longest allowed time.
         within: u64,
     },
     /// Bodies of this key that began before `at` must have left by `by`.

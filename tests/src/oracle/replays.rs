@@ -7,7 +7,7 @@ use super::section::Section;
 /// The answer that a call got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
-    /// Time at which the call got the answer.
+    /// Time at which the call got the answer, in nanoseconds.
     pub(super) at: u64,
     /// Number of the body that the call ran, or `None` for an answer from a kept result.
     pub(super) ran: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Answer {
     /// Numbers that identify the call's own request, and the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
-    /// True if a unique key gives all bodies the same answer.
+    /// True if a unique key of a table gives all bodies the same answer.
     pub(super) unique: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct KeyNotes {
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
-    /// Time of the call that waited longest, and the length of its wait.
+    /// Time of the call that waited longest, and the length of its wait, in nanoseconds.
     longest_wait: (u64, u64),
     fair_within: Option<u64>,
     alone: bool,

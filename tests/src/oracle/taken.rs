@@ -2,8 +2,8 @@
 
 use super::section::Section;
 
-/// Records of an operator who took the key away: the process of the former holder, the time of the
-/// request, and the time of the store's answer.
+/// One record for each time that an operator took the key away: the process of the former holder,
+/// the time of the request, and the time of the store's answer.
 #[derive(Debug, Default)]
 pub(super) struct Takes(Vec<(u32, u64, u64)>);
 

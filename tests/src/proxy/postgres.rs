@@ -54,8 +54,8 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
     message.starts_with(b"A")
 }
 
-/// True if the command gets a separate answer. A password message does not, because it is a part of
-/// the first command.
+/// True if the command gets a separate answer. `Terminate` gets none, and a password message is a
+/// part of the first command.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }

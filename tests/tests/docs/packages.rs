@@ -11,7 +11,7 @@ const PUBLISHED: [(&str, &str); 3] = [
     ("leasehold-cli", "cli"),
 ];
 
-/// The files beside the folders of a package. Cargo makes the first four.
+/// All files directly in a package's root folder. Cargo makes the first four.
 const FILES: [&str; 7] = [
     ".cargo_vcs_info.json",
     "Cargo.lock",

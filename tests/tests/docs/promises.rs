@@ -102,7 +102,8 @@ impl Matrix {
         Self { stores, promises }
     }
 
-    /// Returns the generated part of the page: the matrix, and the reason of each dash.
+    /// Returns the generated part of the page: the matrix, and the reason for each dash (a promise
+    /// that a store does not give).
     fn page(&self) -> String {
         let mut page = String::from("\n| promise |");
         for store in &self.stores {
@@ -158,7 +159,7 @@ impl Matrix {
     }
 }
 
-/// Fails if the page differs from the source.
+/// Fails if `docs/reliability/promises.md` differs from `tests/promises.txt`.
 #[test]
 fn the_page_shows_the_matrix() {
     let path = root().join(PAGE);
@@ -179,8 +180,8 @@ fn the_page_shows_the_matrix() {
     );
 }
 
-/// Fails if the page does not show a missing promise as a dash with its reason, or shows the names
-/// of tests.
+/// Fails if the generated page does not show a missing promise as a dash with its reason, or shows
+/// the names of tests.
 #[test]
 fn a_dash_has_a_reason() {
     let matrix = Matrix::parse(
@@ -199,7 +200,7 @@ fn a_dash_has_a_reason() {
     assert_eq!(matrix.page(), page);
 }
 
-/// The test programs that a cell may name, each with the names of its tests.
+/// The test programs that a cell of the matrix may name, each with the names of its tests.
 static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     let programs = [
         ("behaviour", "tests/tests/behaviour/main.rs"),
@@ -257,7 +258,7 @@ fn exists(store: &str, test: &str) -> bool {
     })
 }
 
-/// Fails if a cell is empty, or names a test that does not exist.
+/// Fails if a cell of the matrix is empty, or names a test that does not exist.
 #[test]
 fn each_cell_has_tests_or_a_reason() {
     let matrix = Matrix::read();

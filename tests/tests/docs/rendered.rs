@@ -68,7 +68,8 @@ fn rendered_pages_link_by_definitions() {
     }
 }
 
-/// Fails if a label has no target in rustdoc, or has another target than in the pages.
+/// Fails if a label has no target in rustdoc, or has another target there than in a page of
+/// `docs/`.
 #[test]
 fn rustdoc_has_the_same_link_targets_as_the_pages() {
     let (rendered, mut compared) = (rendered(), 0);

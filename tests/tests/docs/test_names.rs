@@ -158,7 +158,8 @@ fn ways_out() -> Vec<String> {
     named
 }
 
-/// Fails if the names differ from the output of the test programs.
+/// Fails if `tests_of` and `--list` give different names for this program, or if the names of
+/// generated tests of `behaviour` are wrong.
 #[test]
 fn the_names_match_those_of_the_programs() {
     let own = tests_of("tests/tests/docs.rs");

@@ -61,7 +61,7 @@ async fn all_events_are_recorded_in_order() {
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    // Timers have a resolution of a millisecond.
+    // Timers have a resolution of a millisecond, so the times are rounded before the comparison.
     let reported: Vec<_> = reported.iter().map(|line| rounded(line)).collect();
     assert_eq!(reported, expected);
     let history = kit.history();

@@ -1,4 +1,4 @@
-//! Recipes that the page mentions, but does not show.
+//! Recipes that `docs/testing.md` mentions but does not show.
 
 use leasehold::LockPool;
 use mockall::mock;

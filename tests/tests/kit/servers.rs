@@ -85,7 +85,7 @@ async fn scene(kit: Kit) {
     assert_eq!((history.losses(), history.refusals()), (1, 3), "{history}");
 }
 
-/// Fails if a kit works only in memory.
+/// Fails if a kit does not work on Redis.
 #[tokio::test]
 async fn a_kit_works_on_redis() {
     let server = Server::start();
@@ -105,7 +105,7 @@ async fn a_kit_works_in_memory() {
     scene(Kit::on("memory://").await.expect("it is in memory")).await;
 }
 
-/// Fails if tests on one server share locks.
+/// Fails if two kits on one server share locks.
 #[tokio::test]
 async fn kits_on_one_server_share_nothing() {
     let server = Server::start();
@@ -137,8 +137,9 @@ async fn only_time_losses_work_on_a_server() {
     }
 }
 
-/// Fails if a kit on a server accepts paused time, where every timeout passes at once, or accepts
-/// locks that it shares with other tests. Also fails if the error does not suggest a remedy.
+/// Fails if `Kit::on` accepts a server in paused time, where every timeout passes at once. Also
+/// fails if it accepts locks shared with other tests, or an unknown URL, or if its error suggests
+/// no remedy.
 #[tokio::test(start_paused = true)]
 async fn an_impossible_kit_returns_a_clear_error() {
     for (url, advice) in [

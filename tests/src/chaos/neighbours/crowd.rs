@@ -22,8 +22,8 @@ const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Cuts the connection of a process with `many` waiting calls twice. The process must keep its
-/// leases, and each call must get its lock in the end. `url` reaches the server through a pipe, and
-/// `direct` without a pipe.
+/// leases, and each call must get its lock in the end. `url` reaches the server through a proxy
+/// that can be cut, and `direct` without a proxy.
 pub(super) fn is_cut(
     sheet: &Sheet,
     server: SocketAddr,
@@ -48,7 +48,8 @@ fn long_names(many: u64) -> Vec<String> {
     (0..many).map(name).collect()
 }
 
-/// The waiting calls of the tenants' process, and the locks of another process that they wait for.
+/// The waiting calls of the process under test (`Tenants`), and the locks of another process that
+/// these calls wait for.
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,
@@ -56,7 +57,7 @@ struct Crowd {
 }
 
 /// Makes another process hold a lock for each of these names. For each lock, starts one waiting
-/// call of the tenants.
+/// call of the process under test (`tenants`).
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
     let ttl = LONG * 2;
     tenants.runtime.block_on(async {

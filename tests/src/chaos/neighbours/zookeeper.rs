@@ -24,7 +24,7 @@ const TENANTS: usize = 20;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Restarts the server with shorter sessions, and then cuts a holder off. The holder must report
-/// its loss before another call gets the lock.
+/// the loss of its lock before another call gets this lock.
 fn shorter(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "sessions become shorter";
     let mut server = Settings::new()

@@ -441,7 +441,7 @@ const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&S
 }
 
 impl Case {
-    /// Returns the case as a row of the documentation's table.
+    /// Returns the case as a row of the table in `tests/seeded_bugs.md`.
     pub fn row(&self) -> String {
         format!("| `{}` | {} | {} |", self.bug, self.kind, self.what)
     }

@@ -5,8 +5,8 @@
 pub struct Elsewhere {
     /// The name of the bug in `leasehold::__test::bugs`.
     pub bug: &'static str,
-    /// The program that has the test: a test program of this package, or `leasehold` for the unit
-    /// tests of that crate.
+    /// The program that has the test: a test program of this package, `leasehold` for the unit
+    /// tests of that crate, or `models` for `runtime/src/engine/driver/model.rs`.
     pub program: &'static str,
     /// The name of the test.
     pub test: &'static str,
@@ -451,7 +451,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
 ];
 
 impl Elsewhere {
-    /// Returns the bug as a row of the documentation's table.
+    /// Returns the bug as a row of the table in `tests/seeded_bugs.md`.
     pub fn row(&self) -> String {
         let Self {
             bug,

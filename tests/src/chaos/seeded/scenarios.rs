@@ -354,7 +354,7 @@ pub(super) fn stopped_waiter(scene: &Scene) {
 }
 
 /// Stops a holder until its leases have ended, and resumes it. The bug is in the protected
-/// resource, which then accepts its late write. All other bugs are in the lock.
+/// resource, which then accepts the holder's late write. All other seeded bugs are in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

@@ -106,8 +106,8 @@ impl Scene {
         );
     }
 
-    /// Notes the time at which `key` becomes free after its holder's end. The oracle reports a
-    /// violation if that takes longer than `within`.
+    /// Waits until `key` is free after its holder's end, for at most twice `within`. If the key is
+    /// still locked then, the note makes the oracle report a violation.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
         // After `within`, all delayed requests have arrived. So no late request can take the key
