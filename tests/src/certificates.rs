@@ -85,7 +85,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Writes a certificate of `authority` for `name`. Clients must also have a certificate.
+    /// Writes a certificate of `authority` for `name`. A server with these files also requires a
+    /// certificate from its clients.
     ///
     /// # Panics
     ///

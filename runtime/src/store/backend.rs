@@ -1,5 +1,5 @@
-//! The parsed address of a store, which connects and checks the store. [`schemes`](super::schemes)
-//! parses URLs.
+//! The parsed address of a store, with the code that connects to the store and checks it.
+//! [`schemes`](super::schemes) parses URLs into it.
 
 use std::fmt;
 use std::future::Future;

@@ -221,8 +221,7 @@ impl QuorumCore {
     }
 
     /// Removes a call's key from all nodes, or lets it expire after `keep`. Repeats each removal
-    /// until its outcome is certain or the key has expired. Returns the ttl after which the key
-    /// expires in any case.
+    /// until its outcome is certain or the key has expired. Returns the ttl of the call's lock.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,

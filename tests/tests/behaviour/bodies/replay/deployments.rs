@@ -105,7 +105,7 @@ async fn a_quorum_refuses_replay() {
     assert!(matches!(error, LockError::Config { .. }), "{error}");
 }
 
-/// Fails if a server with persistence loses a result in a restart, although it keeps the lock.
+/// Fails if a server with persistence loses a kept result in a restart.
 #[tokio::test]
 async fn a_persistent_server_keeps_results_over_a_restart() {
     let mut server = ServerOptions::new().append_only().start();
