@@ -20,7 +20,8 @@ const LEAST_FRESH: Duration = Duration::from_secs(1);
 const LONGEST_FILE: u64 = 65_536;
 
 /// The user and the password for connections to a lock store; see
-/// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no password.
+/// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no
+/// password.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -302,7 +302,8 @@ fn detail(answer: &Answer) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Judges a round by the rows in the tables. `away` is true if the lock store did not serve a click.
+/// Judges a round by the rows in the tables. `away` is true if the lock store did not serve a
+/// click.
 fn verdict(button: Button, lock: bool, away: bool, count: Count) -> Verdict {
     let Count { orders, charges } = count;
     let text = match (count.outcome(), button) {

@@ -137,8 +137,8 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// Runs `deliver`. A panic of the program's code ends only this report. It needs no log event, because
-/// the panic hook has already printed it.
+/// Runs `deliver`. A panic of the program's code ends only this report. It needs no log event,
+/// because the panic hook has already printed it.
 fn guarded(deliver: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(deliver));
 }

@@ -419,8 +419,8 @@ impl Ticket {
         sets
     }
 
-    /// Handles a timer that was due at `at`. If the ticket's timer is still set to that time, clears
-    /// it and returns true. Otherwise the ticket has set another one since.
+    /// Handles a timer that was due at `at`. If the ticket's timer is still set to that time,
+    /// clears it and returns true. Otherwise the ticket has set another one since.
     pub(super) fn disarm(&mut self, at: Instant) -> bool {
         self.armed.take_if(|armed| *armed == at).is_some()
     }

@@ -217,8 +217,8 @@ impl Lanes {
         self.watch_at
     }
 
-    /// Does the keeper's check, if it is due. `received` is the number of answers and messages read so
-    /// far.
+    /// Does the keeper's check, if it is due. `received` is the number of answers and messages read
+    /// so far.
     pub(super) fn watch(&mut self, received: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;

@@ -11,9 +11,9 @@ impl LockPoolBuilder {
     ///
     /// The function runs before each connection. If the credentials are
     /// [valid for](Credentials::valid_for) a time, it also runs when three quarters of that time
-    /// have passed. Redis then logs in again on the open connection. PostgreSQL and etcd replace the
-    /// connection. No lease is lost by that. At ZooKeeper a login does not expire, and the time has
-    /// no effect.
+    /// have passed. Redis then logs in again on the open connection. PostgreSQL and etcd replace
+    /// the connection. No lease is lost by that. At ZooKeeper a login does not expire, and the time
+    /// has no effect.
     ///
     /// If the function fails, or the server refuses the login, the pool tries again, at most once a
     /// second. The error of a call then names the user. Calls with `wait` wait meanwhile, and held

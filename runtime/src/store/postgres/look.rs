@@ -59,8 +59,8 @@ impl PostgresSource {
         }
     }
 
-    /// Returns the rows of `query`. If it fails on the open connection, repeats it on a new one. The
-    /// repetition is harmless, because a revoked lock is not revoked again.
+    /// Returns the rows of `query`. If it fails on the open connection, repeats it on a new one.
+    /// The repetition is harmless, because a revoked lock is not revoked again.
     async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await

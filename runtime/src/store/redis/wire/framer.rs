@@ -30,7 +30,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// When the returned replies at the start of the buffer exceed this many bytes, they are removed.
+/// Number of bytes of returned replies at the start of the buffer, above which they are removed.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.

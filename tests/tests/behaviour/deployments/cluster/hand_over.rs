@@ -34,7 +34,7 @@ async fn a_process_is_notified_of_its_turn_by_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // When the node has answered this call, the waiting call is in the queue.
+            // After the answer of the node to this call, the waiting call is in the queue.
             take(next, "turns:settle")
                 .await
                 .release()

@@ -24,9 +24,9 @@ fn restricted(more: &str) -> (Server, String) {
     (server, url)
 }
 
-/// Fails unless processes get the lock in the order in which they came. Also fails if a process with
-/// many calls keeps out a process that comes later. The server cannot notify the first process of
-/// the later one.
+/// Fails unless processes get the lock in the order in which they came. Also fails if a process
+/// with many calls keeps out a process that comes later. The server cannot notify the first process
+/// of the later one.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");
