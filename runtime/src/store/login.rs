@@ -1,6 +1,5 @@
 //! Logging in with credentials that change.
 
-use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -15,12 +14,6 @@ use crate::base::io_text::thread_text;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 
-/// The source of a pool's credentials.
-#[derive(Clone)]
-pub(crate) struct Logins {
-    provider: Provider,
-}
-
 /// Credentials, with the time at which the pool replaces them.
 #[derive(Clone)]
 pub(crate) struct Login {
@@ -28,11 +21,7 @@ pub(crate) struct Login {
     pub(crate) renew_at: Option<Instant>,
 }
 
-impl Logins {
-    pub(crate) fn new(provider: Provider) -> Self {
-        Self { provider }
-    }
-
+impl Provider {
     /// Asks the program for credentials, for at most `limit`.
     pub(crate) async fn next(&self, limit: Duration) -> Result<Login, Failure> {
         let asked = Instant::now();
@@ -56,7 +45,7 @@ impl Logins {
     /// function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
         let (mut sender, receiver) = oneshot::channel();
-        let provider = self.provider.clone();
+        let provider = self.clone();
         let body = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -81,12 +70,6 @@ impl Logins {
             .spawn(body)
             .map_err(|error| thread_text(&error))?;
         receiver.await.unwrap_or_else(|_| Err("it panicked".into()))
-    }
-}
-
-impl fmt::Debug for Logins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Logins").finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::clock::Clock;
 use crate::error::LockError;
 use crate::replicas::Replicas;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::tls::Tls;
 
 /// Options for connecting a store.
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
     /// The source of credentials, if it replaces the credentials in the URL.
-    pub(crate) logins: Option<Logins>,
+    pub(crate) logins: Option<Provider>,
 }
 
 impl Options {

@@ -20,7 +20,6 @@ use crate::pool::{Inner, LockPool, PoolId};
 use crate::store::Connecting;
 use crate::store::backend::Target;
 use crate::store::credentials::Provider;
-use crate::store::login::Logins;
 use crate::store::memory::space::Space;
 use crate::store::options::Options;
 
@@ -80,10 +79,9 @@ impl LockPoolBuilder {
 }
 
 /// Returns the source of credentials: the builder's, or else the file of the URL.
-fn logins(builder: &LockPoolBuilder, target: &Target) -> Option<Logins> {
+fn logins(builder: &LockPoolBuilder, target: &Target) -> Option<Provider> {
     let file = || Some(Provider::file(target.password_file()?.to_owned()));
-    let provider = builder.credentials.clone().or_else(file);
-    provider.map(Logins::new)
+    builder.credentials.clone().or_else(file)
 }
 
 /// A pool whose engine has not started.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::LockError;
 use crate::replicas::Replicas;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::redis::wire::server::Server;
 use crate::store::tls::Tls;
 use crate::store::url_options;
@@ -73,7 +73,7 @@ impl Address {
     }
 
     /// Returns the same address, with this source of credentials.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Self {
         let seeds = self.seeds.into_iter();
         Self {
             like: self.like.with_logins(logins),

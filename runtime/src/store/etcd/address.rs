@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::tls::MemberTls;
 use crate::error::LockError;
 use crate::store::Failure;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::session::members::{Access, Members};
 use crate::store::tls::Tls;
 use crate::store::url_options;
@@ -27,7 +27,7 @@ pub(crate) struct Address {
     scheme: String,
     members: Members,
     /// The source of credentials that replaces those of the URL, if the pool has one.
-    logins: Option<Logins>,
+    logins: Option<Provider>,
     /// TLS settings for `etcds://`. None for `etcd://`.
     #[cfg(feature = "tls")]
     tls: Option<MemberTls>,
@@ -105,7 +105,7 @@ impl Address {
 
     /// Returns the same address, with this source of credentials. Without a source, refuses a user
     /// that has no password.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Result<Self, LockError> {
         if logins.is_none() && self.members.lacks_password() {
             return Err(misread());
         }

@@ -224,3 +224,39 @@ impl<T> Supervisor<T> {
         self.jitter.around(pause.min(longest))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::store::Retry;
+
+    fn failure() -> Failure {
+        Failure::unavailable("io", "refused".to_owned(), Retry::Later, false)
+    }
+
+    /// Fails if answers on a connection that still works shorten the pauses between failed attempts
+    /// to replace it. The server would get an attempt every few milliseconds.
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_a_working_connection_is_replaced() {
+        let mut supervisor =
+            Supervisor::<()>::new("server".to_owned(), Duration::from_secs(1), failure());
+        let mut cx = Context::from_waker(Waker::noop());
+        supervisor.replace();
+        for _ in 0..8 {
+            let due = supervisor.next_attempt().expect("a connection is needed");
+            tokio::time::sleep_until(due).await;
+            let open = |_| async { Err(failure()) };
+            while !supervisor.attempt(Instant::now(), open) {
+                tokio::time::advance(FIRST_RETRY).await;
+            }
+            let ended = supervisor.poll(&mut cx).expect("it ends at once");
+            supervisor.failed(ended.expect_err("it is refused"));
+            supervisor.served();
+        }
+        let next = supervisor.next_attempt().expect("it tries again");
+        let pause = next - Instant::now();
+        assert!(SHORT_RETRY / 2 <= pause, "{pause:?}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use super::hosts::{Hosts, Security};
 use crate::base::digits::percent_decoded;
 use crate::error::LockError;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 
@@ -77,7 +77,7 @@ impl Address {
 
     /// Returns the same address, with this source of credentials, for a separate connection for
     /// turns too.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Self {
         let turns = match self.turns {
             Turns::Beside(hosts) => Turns::Beside(Box::new(hosts.with_logins(logins))),
             turns => turns,

@@ -12,7 +12,8 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::host::host;
 use crate::store::Failure;
-use crate::store::login::{self, Logins};
+use crate::store::credentials::Provider;
+use crate::store::login;
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
 
@@ -51,7 +52,7 @@ pub(super) struct Hosts {
     security: Security,
     pub(super) tls: Tls,
     /// The source of credentials that replaces those of `configs`, if the pool has one.
-    logins: Option<Logins>,
+    logins: Option<Provider>,
 }
 
 /// The servers with the credentials for one connection.
@@ -131,7 +132,7 @@ impl Hosts {
     }
 
     /// Returns the same servers, with this source of credentials.
-    pub(super) fn with_logins(mut self, logins: Option<&Logins>) -> Self {
+    pub(super) fn with_logins(mut self, logins: Option<&Provider>) -> Self {
         self.logins = logins.cloned();
         self
     }

@@ -10,7 +10,7 @@ use super::wire::server::Server;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
@@ -44,7 +44,7 @@ impl MasterAddress {
     }
 
     /// Returns the same address, with this source of credentials for the master.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Self {
         match self {
             Self::Server(server) => server.with_logins(logins).into(),
             Self::Sentinels(sentinels) => sentinels.with_logins(logins).into(),

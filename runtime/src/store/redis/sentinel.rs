@@ -23,7 +23,7 @@ use super::wire::open;
 use super::wire::server::Server;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 use crate::store::{Failure, Retry};
@@ -115,7 +115,7 @@ impl Sentinels {
     }
 
     /// Returns the same Sentinels, with this source of credentials for the master.
-    pub(super) fn with_logins(mut self, logins: Option<&Logins>) -> Self {
+    pub(super) fn with_logins(mut self, logins: Option<&Provider>) -> Self {
         self.like = self.like.with_logins(logins);
         self
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::base::digits::percent_decoded;
 use crate::store::Failure;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 
 /// The user and the password of one connection.
 pub(crate) struct Access {
@@ -55,7 +55,7 @@ impl Members {
     /// URL.
     pub(crate) async fn access(
         &self,
-        logins: Option<&Logins>,
+        logins: Option<&Provider>,
         limit: Duration,
     ) -> Result<Option<Access>, Failure> {
         let user = self.user.as_ref();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::names::{Names, is_path};
 use crate::error::LockError;
 use crate::store::Failure;
-use crate::store::login::Logins;
+use crate::store::credentials::Provider;
 use crate::store::session::members::{Access, Members};
 use crate::store::url_options;
 
@@ -23,7 +23,7 @@ const CHROOT: &str = "leasehold";
 pub(crate) struct Address {
     members: Members,
     /// The source of credentials that replaces those of the URL, if the pool has one.
-    logins: Option<Logins>,
+    logins: Option<Provider>,
     /// The ensemble's `tickTime`, if the URL specifies it.
     pub(super) tick: Option<Duration>,
 }
@@ -69,7 +69,7 @@ impl Address {
 
     /// Returns the same address, with this source of credentials. Without a source, refuses a user
     /// that has no password.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Result<Self, LockError> {
         if logins.is_none() && self.members.lacks_password() {
             return Err(misread());
         }

@@ -9,7 +9,8 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use super::login::Access;
 use crate::error::LockError;
 use crate::store::Failure;
-use crate::store::login::{Login, Logins};
+use crate::store::credentials::Provider;
+use crate::store::login::Login;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
@@ -19,7 +20,7 @@ use crate::store::url_options::{UrlOptions, authority};
 pub(crate) struct Server {
     info: ConnectionInfo,
     /// The source of credentials, if it replaces the credentials in `info`.
-    logins: Option<Logins>,
+    logins: Option<Provider>,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no handshake"))]
     pub(super) tls: Tls,
 }
@@ -74,7 +75,7 @@ impl Server {
     }
 
     /// Returns the same server, with this source of credentials.
-    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+    pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Self {
         Self {
             logins: logins.cloned(),
             ..self
