@@ -221,6 +221,8 @@ bugs! {
     AbsenceIgnored,
     /// The login on an open connection is not renewed before its credentials end.
     LoginNotRenewed,
+    /// The program's credentials function runs on the thread of the engine.
+    CredentialsOnEngine,
     /// A grant does not wake its caller.
     GrantUnnoticed,
     /// A loss does not wake the body.

@@ -16,8 +16,8 @@ use crate::error::LockError;
 /// Least time between two logins on one connection.
 const LEAST_FRESH: Duration = Duration::from_secs(1);
 
-/// Number of bytes that are read from a password file. No password is longer.
-const LONGEST_FILE: u64 = 65_536;
+/// Maximum number of bytes of a password file.
+const LONGEST_FILE: usize = 65_536;
 
 /// The user and the password for connections to a lock store; see
 /// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no
@@ -155,7 +155,11 @@ fn text_of(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    file.take(LONGEST_FILE as u64 + 1)
+        .read_to_string(&mut text)?;
+    if LONGEST_FILE < text.len() {
+        return Err(io::Error::other("it is longer than 65,536 bytes"));
+    }
     Ok(text)
 }
 

@@ -44,6 +44,9 @@ impl Provider {
     /// caller's runtime may be parked in a blocking call. If the caller stops waiting, the
     /// function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
+        if seeded!(CredentialsOnEngine) {
+            return self.provide().await;
+        }
         let (mut sender, receiver) = oneshot::channel();
         let provider = self.clone();
         let body = move || {

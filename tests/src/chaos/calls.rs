@@ -60,6 +60,7 @@ async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
         Form::Nesting => nesting(errand, watchdog).await,
         Form::Replayed { .. } => answers::make(errand, watchdog).await,
         Form::ByHand => by_hand(errand).await,
+        Form::Leading => leading(errand).await,
         Form::Downgrading { .. } => downgrading(errand, watchdog).await,
     }
 }
@@ -172,6 +173,15 @@ async fn by_hand(errand: Errand) -> Result<(), LockError> {
     let guard = request.acquire().await?;
     let ended = body::inside(&errand, guard.handle()).await;
     ended.and(guard.release().await)
+}
+
+async fn leading(errand: Errand) -> Result<(), LockError> {
+    let request = errand.pool.lock(errand.key()).ttl(errand.ttl);
+    let lead = |lock| {
+        let errand = errand.clone();
+        async move { body::inside(&errand, lock).await }
+    };
+    request.lead(lead).await?
 }
 
 /// Takes the lock as a guard, because only a guard can be downgraded. A guard has no gate, so the

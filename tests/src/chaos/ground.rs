@@ -16,6 +16,7 @@ use super::site::Site;
 use super::store::Store;
 use crate::lateness;
 use crate::oracle::Note;
+use crate::pipe::Pipe;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
 use crate::wait;
@@ -125,8 +126,8 @@ impl Ground {
             return Place {
                 probe: Arc::new(MemoryProbe::new(&url)),
                 url,
-                _server: None,
-                _ensemble: None,
+                server: None,
+                ensemble: None,
             };
         }
         if matches!(self.store, Store::Etcd | Store::Zookeeper) {
@@ -134,16 +135,16 @@ impl Ground {
             return Place {
                 url: server.url(),
                 probe: server.probe(),
-                _server: None,
-                _ensemble: Some(server),
+                server: None,
+                ensemble: Some(server),
             };
         }
         let server = Site::start(self.store);
         Place {
             url: server.url(),
             probe: server.probe(),
-            _server: Some(server),
-            _ensemble: None,
+            server: Some(server),
+            ensemble: None,
         }
     }
 }
@@ -152,8 +153,27 @@ impl Ground {
 pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
-    _server: Option<Site>,
-    _ensemble: Option<Ensemble>,
+    server: Option<Site>,
+    ensemble: Option<Ensemble>,
+}
+
+impl Place {
+    /// Starts a proxy to the server. Returns it with the URL of the locks through this proxy.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the store is memory, which has no server.
+    pub(super) fn piped(&self) -> (Pipe, String) {
+        if let Some(site) = &self.server {
+            let pipe = Pipe::start(site.address());
+            let url = site.url_over(pipe.address());
+            return (pipe, url);
+        }
+        let ensemble = self.ensemble.as_ref().expect("a store with a server");
+        let mut pipes = ensemble.pipes();
+        let url = ensemble.url_over(&pipes);
+        (pipes.remove(0), url)
+    }
 }
 
 pub(super) fn runtime(workers: usize) -> Runtime {

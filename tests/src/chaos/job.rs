@@ -203,6 +203,8 @@ pub enum Form {
     },
     /// The call takes the lock as a guard, and releases the guard explicitly.
     ByHand,
+    /// The call waits until it leads, and leads until it ends. After a loss it waits again.
+    Leading,
     /// The call takes the lock as a guard, and downgrades it to a shared lock after the first work.
     /// Then the body reads the key's counter twice.
     Downgrading {

@@ -14,7 +14,7 @@
 //! | `visits` | bodies whose tasks outlive their calls |
 //! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | a requirement's environment and its results |
-//! | `r01_…` to `r38_…` | the requirements |
+//! | `r01_…` to `r39_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must find |
 //! | [`table`] | the results as a table |
 
@@ -91,6 +91,7 @@ mod r35_operators;
 mod r36_commits;
 mod r37_drops;
 mod r38_neighbours;
+mod r39_leadership;
 mod sale;
 pub mod seeded;
 pub mod sheet;
@@ -115,7 +116,7 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements of the harness.
-pub const REQUIREMENTS: [Requirement; 47] = [
+pub const REQUIREMENTS: [Requirement; 48] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -163,4 +164,5 @@ pub const REQUIREMENTS: [Requirement; 47] = [
     r36_commits::REQUIREMENT,
     r37_drops::REQUIREMENT,
     r38_neighbours::REQUIREMENT,
+    r39_leadership::REQUIREMENT,
 ];

@@ -39,7 +39,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         while let Some(number) = next() {
             let proxy = site.proxy();
             let runtime = runtime(WORKERS);
-            let pool = runtime.block_on(connect(&site.url_over(&proxy)));
+            let pool = runtime.block_on(connect(&site.url_over(proxy.address())));
             let request = pool.lock(format!("loss-{number}")).ttl(TTL).watchdog();
             let guard = runtime.block_on(request.acquire()).expect("it is free");
             std::thread::sleep(random.duration(TTL));

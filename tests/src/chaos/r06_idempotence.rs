@@ -28,7 +28,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     on_threads(threads, total, &mut ground.random(6), |_, _, next| {
         let proxy = site.proxy();
         let runtime = local_runtime();
-        let pool = runtime.block_on(connect(&site.url_over(&proxy)));
+        let pool = runtime.block_on(connect(&site.url_over(proxy.address())));
         while let Some(number) = next() {
             let key = format!("idempotent-{number};");
             let after = if number % 100 == 0 {

@@ -45,7 +45,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let probe = site.probe();
         let runtime = local_runtime();
         let builder = LockPool::builder()
-            .url(site.url_over(&proxy))
+            .url(site.url_over(proxy.address()))
             .io_timeout(SLACK);
         let pool = runtime.block_on(wait::connected(builder));
         while let Some(number) = next() {

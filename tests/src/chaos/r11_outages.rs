@@ -46,7 +46,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         |_, mut random, next| {
             let proxy = site.proxy();
             let runtime = local_runtime();
-            let pool = runtime.block_on(connect(&site.url_over(&proxy)));
+            let pool = runtime.block_on(connect(&site.url_over(proxy.address())));
             while let Some(number) = next() {
                 let excuse = Excuse::begin();
                 let request = pool.lock(format!("outage-{number}")).ttl(ttl).watchdog();

@@ -1,6 +1,7 @@
 //! The single server of a requirement, a Redis or a PostgreSQL, with proxies that simulate network
 //! faults.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,11 +57,18 @@ impl Site {
         }
     }
 
-    /// Returns the URL of the server through `proxy`.
-    pub(super) fn url_over(&self, proxy: &Proxy) -> String {
+    pub(super) fn address(&self) -> SocketAddr {
         match self {
-            Self::Redis(_) => proxy.url(),
-            Self::Postgres { database, .. } => database.url_over(proxy.address()),
+            Self::Redis(server) => server.address(),
+            Self::Postgres { database, .. } => database.address(),
+        }
+    }
+
+    /// Returns the URL of the server through a proxy with this address.
+    pub(super) fn url_over(&self, proxy: SocketAddr) -> String {
+        match self {
+            Self::Redis(_) => format!("redis://{proxy}/"),
+            Self::Postgres { database, .. } => database.url_over(proxy),
         }
     }
 

@@ -89,17 +89,29 @@ impl Etcd {
     ///
     /// Panics if the server does not start.
     pub fn with_signed_tokens() -> Self {
-        let mut server = Self::member(0);
-        let secret = server.folder.path().join("secret");
+        let mut servers = Self::cluster_with_signed_tokens(1);
+        servers.pop().expect("one was started")
+    }
+
+    /// Starts a cluster of `members` servers that give their users signed tokens. Each server
+    /// accepts the tokens of the others.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the servers do not start.
+    pub fn cluster_with_signed_tokens(members: usize) -> Vec<Self> {
+        let mut servers: Vec<_> = (0..members).map(Self::member).collect();
+        let secret = servers[0].folder.path().join("secret");
         fs::write(&secret, "a secret of this test").expect("a file can be written");
         let token = format!("jwt,sign-method=HS256,ttl=1h,priv-key={}", secret.display());
         // The password hash is cheap, so that even a busy machine answers a login in time.
-        server.arguments = vec![
-            format!("--auth-token={token}"),
-            "--bcrypt-cost=4".to_owned(),
-        ];
-        let mut servers = Self::started(vec![server]);
-        servers.pop().expect("one was started")
+        for server in &mut servers {
+            server.arguments = vec![
+                format!("--auth-token={token}"),
+                "--bcrypt-cost=4".to_owned(),
+            ];
+        }
+        Self::started(servers)
     }
 
     fn member(number: usize) -> Self {

@@ -135,6 +135,10 @@ requirements! {
     neighbours_on_postgres: 38 Postgres,
     neighbours_on_etcd: 38 Etcd,
     neighbours_on_zookeeper: 38 Zookeeper,
+    leadership: 39 Redis,
+    leadership_on_postgres: 39 Postgres,
+    leadership_on_etcd: 39 Etcd,
+    leadership_on_zookeeper: 39 Zookeeper,
 }
 
 /// Fails if requirement 37 does not detect a handle that stays valid after its call was dropped.

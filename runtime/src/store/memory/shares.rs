@@ -13,20 +13,17 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Renewal, Reply, Take};
 
-/// Adds the requested share, or prolongs the one that the token has. Returns a new fence.
+/// Adds the requested share, or prolongs the one that the token has. Returns the share's fence.
 fn add(shares: &mut HashMap<Token, Share>, pool: PoolId, take: &Take, now: Instant) -> Fence {
-    let fence = next_fence(0);
     let ends = now + take.ttl;
-    shares
-        .entry(take.token)
-        .and_modify(|share| share.ends = ends)
-        .or_insert(Share {
-            taken: Taken::of(take, fence, now),
-            pool,
-            ends,
-            revoked: false,
-        });
-    fence
+    let share = shares.entry(take.token).or_insert_with(|| Share {
+        taken: Taken::of(take, next_fence(0), now),
+        pool,
+        ends,
+        revoked: false,
+    });
+    share.ends = ends;
+    share.taken.fence
 }
 
 impl Entries {

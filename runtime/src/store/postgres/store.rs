@@ -250,12 +250,10 @@ impl PostgresStore {
             return;
         }
         self.connection = None;
-        self.acquires.clear();
-        // Earlier acquires may still run at the server, so the engine must repeat these releases.
-        for gathered in &mut self.gathered {
-            gathered.ordered = false;
-        }
         self.supervisor.lost(failure::not_sent(failure));
+        // Refuses the gathered requests. A gathered release counts as ordered only on the connection
+        // of its acquire.
+        self.send();
     }
 
     fn connected(&mut self, result: Result<Opened, Failure>) {

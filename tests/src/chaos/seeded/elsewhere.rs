@@ -101,6 +101,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "credentials end while their connection is open",
     },
     Elsewhere {
+        bug: "CredentialsOnEngine",
+        program: "behaviour",
+        test: "outages::credentials::redis_rotates",
+        what: "a credentials function blocks its thread for longer than a ttl",
+    },
+    Elsewhere {
         bug: "RepeatShortened",
         program: "behaviour",
         test: "store::conformance::redis",

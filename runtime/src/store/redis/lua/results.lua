@@ -16,7 +16,8 @@ local function results_in(value, asked)
     end
     local name = string.sub(value, to + 1, to + named)
     at = to + named + long + 1
-    if now < tonumber(ends) then
+    ends = tonumber(ends)
+    if now < ends then
       if name == asked then
         result = string.sub(value, to + named + 1, at - 1)
       else

@@ -42,7 +42,7 @@ local function revoke_shares()
     redis.call('DEL', shares)
   end
   for at = 1, #found, 2 do
-    local member, ends = found[at], math.min(found[at + 1], now + GRACE)
+    local member, ends = found[at], math.min(tonumber(found[at + 1]), now + GRACE)
     if not is_revoked(member, '$') then
       -- `ZREM` comes first because it needs no memory. After a script's first write, a server whose
       -- memory is full accepts further writes.
