@@ -144,8 +144,7 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
 }
 
 /// Fails if a call with the smaller number of permits gets a permit too late after enough holders
-/// have ended. Also fails if its `retry_after` is the end of a holder after which there is still no
-/// permit for it.
+/// have ended. Also fails if its `retry_after` ends while too many holders are left.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

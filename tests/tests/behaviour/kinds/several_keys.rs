@@ -33,8 +33,8 @@ async fn expect_free(store: &Store) {
     wait::until_async("all are free", HANG, || held(store).is_empty()).await;
 }
 
-/// Fails unless all keys except `rest` have been released since `excuse`. On a busy machine a
-/// release may come later.
+/// Fails unless all keys except `rest` are released. They may be late if the machine was slow since
+/// `excuse` began.
 async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
     let awaited = held(store) == rest;
     assert!(awaited || RELEASE < excuse.so_far(), "{:?}", held(store));

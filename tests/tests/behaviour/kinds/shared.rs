@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// The ttl of a renewed lease.
+/// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const RENEWED: Duration = Duration::from_secs(12);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
@@ -89,8 +89,8 @@ async fn readers_hold_the_lock_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Enters or leaves a lock. `count` is the number of readers inside, or negative if a writer is
-/// inside.
+/// Adds `step` to `count` for a millisecond. Fails if a writer is inside together with another
+/// holder. `count` is the number of readers inside, or negative if a writer is inside.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
     let alone = if step < 0 { before == 0 } else { before >= 0 };
@@ -291,8 +291,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path.
-/// Also fails if it gets the lock while there are other readers.
+/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
+/// gets the lock beside it.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");

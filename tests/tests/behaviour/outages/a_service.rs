@@ -1,5 +1,5 @@
-//! Tests of a service under load. The service starts before its store, its password changes twice,
-//! and its store is down for a while.
+//! Tests of a service under load. The service starts before its store, the password of its user
+//! changes twice, and the store is down for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -24,12 +24,12 @@ const MARGIN: Duration = Duration::from_millis(278);
 /// not know this node.
 const TO_A_STRANGER: &str = "late";
 
-/// Returns keys of one slot. Half of them move to another node.
+/// Returns keys of one slot. Half of these keys move to another node.
 fn halved() -> Vec<String> {
     (0..8).map(|number| format!("{{late}}{number}")).collect()
 }
 
-/// Returns keys in completely moved slots.
+/// Returns keys whose slots move completely to another node.
 fn moved() -> Vec<String> {
     (0..3).map(|number| format!("late:{number}")).collect()
 }

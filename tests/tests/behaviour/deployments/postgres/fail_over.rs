@@ -350,7 +350,7 @@ impl Task {
         while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
-            // After a call without a lock or without a server, the loop makes another call.
+            // If the call gets no lock or finds no server, the loop makes another call.
             let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
                 continue;
             };

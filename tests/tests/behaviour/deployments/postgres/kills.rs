@@ -217,7 +217,7 @@ impl Task {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
             let request = request.wait(Duration::from_millis(500));
-            // A call without a lock does not use the client, so the next call can use it.
+            // A call that gets no lock does not use the client, so the next call can use it.
             let is_of_use = match request.acquire().await {
                 Ok(guard) => self.add(&mut client, &guard, key).await,
                 Err(_) => true,

@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// A short ttl. A restarted node does not vote until two seconds after the longest ttl in use.
+/// The ttl is short, because a restarted node votes again only two seconds after the longest ttl in
+/// use.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Takes the lock again and again, and holds it for about half a ttl each time.

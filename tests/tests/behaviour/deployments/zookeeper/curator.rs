@@ -160,7 +160,7 @@ async fn curator_and_leasehold_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
-    // The test takes longer, because a server starts slowly on a busy machine.
+    // This test takes longer than the test above, because a server starts slowly on a busy machine.
     let time = Duration::from_secs(45);
     together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {
