@@ -93,7 +93,7 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
 }
 
 /// Requirement 19. Fails if an acquire succeeds although too few replicas have confirmed it, or if
-/// it leaves its key behind.
+/// the failed acquire leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -121,8 +121,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that certainly reaches the server after its acquire is final. The pool must not
-        // repeat such a removal until the end of the ttl.
+        // If a removal certainly reaches the server after its acquire, one removal is enough. The
+        // pool must not repeat it until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);

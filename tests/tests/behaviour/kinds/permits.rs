@@ -49,8 +49,8 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Each body waits inside until three bodies are inside. Fails if fewer than three permits can be
-/// used together.
+/// Each body waits until three bodies have a permit. Fails if fewer than three permits can be used
+/// together.
 async fn as_many_holders_as_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));

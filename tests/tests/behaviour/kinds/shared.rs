@@ -74,7 +74,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Each body waits inside until all bodies are inside. Fails if readers exclude each other.
+/// Each body waits until all bodies have the lock. Fails if readers exclude each other.
 async fn readers_hold_the_lock_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(10));
@@ -89,8 +89,8 @@ async fn readers_hold_the_lock_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Adds `step` to `count` for a millisecond. Fails if a writer is inside together with another
-/// holder. `count` is the number of readers inside, or negative if a writer is inside.
+/// Adds `step` to `count` for a millisecond. Fails if a writer and another call have the lock
+/// together. `count` is the number of readers, or negative if a writer has the lock.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
     let alone = if step < 0 { before == 0 } else { before >= 0 };
@@ -103,7 +103,7 @@ async fn inside(count: &AtomicI64, step: i64) {
     );
 }
 
-/// Fails if a writer and another holder are inside at the same time.
+/// Fails if a writer and another call have the lock at the same time.
 async fn a_writer_is_alone(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let count = Arc::new(AtomicI64::new(0));
@@ -158,7 +158,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
     other.release().await.expect("still held");
 }
 
-/// Fails if a writer never gets the lock because there is always a reader inside.
+/// Fails if a writer never gets the lock because some reader always has it.
 async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut readers = JoinSet::new();

@@ -203,7 +203,7 @@ const KEYS: u64 = 16;
 /// The ttl of the load's locks. It is longer than the fail-over, so that holders of lost locks
 /// still run while new holders run.
 const LEASE: Duration = Duration::from_secs(6);
-/// Longest duration of a section.
+/// Longest wait of a body between its read and its write.
 const SECTION: Duration = Duration::from_secs(4);
 /// Duration before the kill of the primary in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(1_200);

@@ -239,7 +239,7 @@ impl Task {
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // Any other client lives until the end.
+        // A client that is not dropped lives until the end of the load.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);

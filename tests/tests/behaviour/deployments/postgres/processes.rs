@@ -45,7 +45,7 @@ fn connected(mut worker: Worker, job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Fails if two processes are inside at the same time, because an increment would then be lost.
+/// Fails if two processes hold the lock at the same time, because an increment would then be lost.
 #[test]
 fn processes_increment_a_number_without_lost_updates() {
     const PROCESSES: u32 = 4;
@@ -93,8 +93,8 @@ async fn killed_processes_are_skipped_in_the_queue() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if a free lock goes to any process instead of the first one, or if a process loses its
-/// place by a repeated request.
+/// Fails if a free lock goes to any process instead of the first one. Also fails if a repeated
+/// request costs a process its place in the queue.
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;
