@@ -176,7 +176,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Tolerance for the check: a busy machine delays it by less.
+    // Time between the two leases. On a busy machine, the check is late by less than this.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {

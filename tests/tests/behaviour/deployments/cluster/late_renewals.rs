@@ -17,7 +17,8 @@ const TTL: Duration = Duration::from_secs(12);
 /// 300 ms, loses the lease (see `MARGIN`).
 const INTERVAL: Duration = Duration::from_secs(11);
 
-/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost.
+/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost: the last second
+/// of the ttl, minus 600 ms (a twentieth of the ttl) and 122 ms for the drift of the clocks.
 const MARGIN: Duration = Duration::from_millis(278);
 
 /// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool does

@@ -80,7 +80,7 @@ struct Found {
     after: u64,
     /// Commits that read the same value as another commit.
     overlaps: i64,
-    /// Number of commits minus the sum of the values.
+    /// Number of lost updates: the commits minus the sum of the values.
     lost: i64,
     /// Commits after the end of their lease.
     late: u64,
