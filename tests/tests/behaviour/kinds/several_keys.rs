@@ -317,7 +317,7 @@ async fn a_nested_call_takes_only_the_missing_keys(store: &Store) {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
         let excuse = Excuse::begin();
         let inner = all.run(async { held(store) }).await;
-        // The inner call releases only the keys that it has taken itself.
+        // The inner call releases only the keys that it has taken.
         expect_released(store, &["b"], excuse).await;
         inner
     });

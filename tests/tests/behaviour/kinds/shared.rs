@@ -224,7 +224,7 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a client that knows only exclusive locks gets the lock while readers have it. Also
+/// Fails if a client that supports only exclusive locks gets the lock while readers have it. Also
 /// fails if a reader gets the lock while that client has it.
 async fn clients_without_shares_see_the_key_held(store: &Store) {
     let pool = store.pool().await;

@@ -21,8 +21,8 @@ const INTERVAL: Duration = Duration::from_secs(11);
 /// of the ttl, minus 600 ms (a twentieth of the ttl) and 122 ms for the drift of the clocks.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool does
-/// not know this node.
+/// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool has no
+/// connection to it.
 const TO_A_STRANGER: &str = "late";
 
 /// Returns keys of one slot. Half of these keys move to another node.

@@ -134,8 +134,8 @@ fn a_wrongly_accepted_heartbeat_is_detected() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Stops the leader until another server leads. After the old leader resumes, it does not know the
-/// new leader at first.
+/// Stops the leader until another server leads. When the old leader resumes, it has not detected
+/// the new leader yet.
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
@@ -176,7 +176,7 @@ fn an_unsealed_session_is_detected() {
     fails_with("NeverSealed", test);
 }
 
-/// Fails if a release removes the node of another holder.
+/// Fails if the named test does not detect a release that removes the node of another holder.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_release_of_another_holder_is_detected() {

@@ -69,7 +69,7 @@ async fn a_node_restarted_empty_does_not_vote() {
         );
         drop(guard);
         // A node restarted empty votes again before the end of this sleep. The pool counts the time
-        // until then, because the node itself does not.
+        // until then, because the node does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
