@@ -43,7 +43,8 @@ async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockErro
     Ok(())
 }
 
-/// Fails if calls with an empty or truncated key share one lock.
+/// Fails if an empty or too long key is accepted. Calls for different keys could then share one
+/// lock.
 #[tokio::test]
 async fn keys() {
     let started = Began::now();
@@ -193,7 +194,7 @@ async fn a_grant_without_a_fence_is_refused() {
     assert!(all.is_err(), "{all:?}");
 }
 
-/// Fails if an invalid duration is sent to the store, or if the error comes only after a request.
+/// Fails if an invalid duration is accepted, or if the error does not name the option.
 #[tokio::test]
 async fn durations() {
     let started = Began::now();

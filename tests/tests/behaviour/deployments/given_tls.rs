@@ -44,8 +44,8 @@ fn config(authority: &Authority, own: Option<&Identity>) -> Arc<ClientConfig> {
     })
 }
 
-/// Fails if the configuration is not used, for locks as for `inspect` and `check`, or if it weakens
-/// a connection. The server at `url` must require certificates of `authority`.
+/// Fails if locks, `inspect` or `check` do not use the given configuration, or if a pool connects
+/// with a wrong one. The server at `url` must require certificates of `authority`.
 async fn is_used(url: &str, authority: &Authority) {
     let own = authority.issue("service");
     let builder = || -> LockPoolBuilder { LockPool::builder().url(url).io_timeout(NO_OUTAGE) };

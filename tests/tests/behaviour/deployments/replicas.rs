@@ -17,8 +17,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
-/// up to two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
+/// may wake up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time limit for the confirmation of the replicas: an eighth of the limit for an answer.
@@ -93,7 +93,7 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
 }
 
 /// Requirement 19. Fails if an acquire succeeds although too few replicas have confirmed it, or if
-/// it leaves its key behind.
+/// the failed acquire leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -113,7 +113,7 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            // On a delayed machine the other replica may also be late.
+            // On a delayed machine the running replica may also be late.
             let is_late = ACKNOWLEDGED < excuse.so_far();
             let reported = error.to_string().contains("1 replicas confirmed");
             assert!(reported || is_late, "{error}");
@@ -121,16 +121,16 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal is final if it certainly comes after its acquire. The pool must not go on
-        // repeating such a removal until the end of the ttl.
+        // If a removal certainly reaches the server after its acquire, one removal is enough. The
+        // pool must not repeat it until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
             lines.find(|line| line.starts_with("cmdstat_evalsha"))
         };
         let mut is_quiet = false;
-        // On a busy machine a removal may be repeated because its answer is late. If removals were
-        // repeated endlessly, there would be no pause without scripts.
+        // On a busy machine a removal may be repeated because its answer is late. Endless repeats
+        // would leave no pause without scripts.
         for _ in 0..4 {
             let before = scripts();
             tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -262,8 +262,8 @@ async fn mistakes_are_reported() {
 }
 
 /// Fails if a pool that connects while a replica is down treats the remaining replicas as all
-/// replicas. In a fail-over the promoted replica leaves the old master, which may still grant
-/// locks. These locks would then be lost.
+/// replicas. After a fail-over, the old master could then still grant locks that only its remaining
+/// replica confirms. These locks would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_known_to_the_sentinels() {
     let _place = room::enter();
@@ -328,8 +328,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     load.stop().await
 }
 
-/// Returns the number of overlapping holders after a fail-over, each because of a lost lock. Fails
-/// if any other promise is broken.
+/// Counts the overlaps of holders that a fail-over causes by losing locks. Fails if any other
+/// promise is broken.
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
@@ -348,10 +348,11 @@ async fn fail_overs_without_replicas_lose_locks() {
     panic!("no fail-over lost a lock, so the other figures prove nothing");
 }
 
-/// With two replicas the Sentinels promote the replica with more data, so no lock is lost when the
-/// master is killed. However, the Sentinels may also replace a master that is only slow. For a
-/// moment the old master still grants locks, which the other replica confirms. This sometimes
-/// happens on a busy machine, so one of three attempts must succeed.
+/// One of the two replicas must confirm each lock. The Sentinels promote the replica with more
+/// data, so no lock is lost when the master is killed. However, the Sentinels may also replace a
+/// master that is only slow. For a moment the old master still grants locks, which the other
+/// replica confirms. This sometimes happens on a busy machine, so one of three attempts must
+/// succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
-/// up to two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
+/// may wake up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn connect(url: &str) -> LockPool {

@@ -69,7 +69,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if leasehold's value is not a string under exactly this key, or if it expires early.
+/// Fails if the other client can take or release a lock of leasehold.
 async fn we_exclude_it(
     pool: &LockPool,
     peer: &mut dyn Peer,
@@ -120,7 +120,8 @@ async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: 
     assert!(peer.release());
 }
 
-/// Fails if leasehold releases or renews a lock without comparing its value first.
+/// Fails if leasehold, after the end of its own lease, releases or takes the lock of the other
+/// client.
 async fn we_leave_alone_what_became_its(
     pool: &LockPool,
     peer: &mut dyn Peer,

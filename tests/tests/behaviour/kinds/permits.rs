@@ -49,8 +49,8 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Each body waits inside until three bodies are inside. Fails if fewer than three permits can be
-/// used together.
+/// Each body waits until three bodies have a permit. Fails if fewer than three permits can be used
+/// together.
 async fn as_many_holders_as_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));
@@ -144,8 +144,7 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
 }
 
 /// Fails if a call with the smaller number of permits gets a permit too late after enough holders
-/// have ended. Also fails if its `retry_after` is the end of a holder after which there is still no
-/// permit for it.
+/// have ended. Also fails if its `retry_after` ends while too many holders are left.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

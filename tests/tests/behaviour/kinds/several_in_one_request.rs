@@ -102,7 +102,7 @@ async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
         assert!(guard.fences().all(|(_, fence)| fence.is_some()));
         guard.release().await.expect("released");
     }
-    // Also on a cluster, a call for several keys gets all of them or none.
+    // On a cluster, too, a call for several keys of one slot gets all of them or none.
     let held = pool.lock("{t}:b").ttl(TTL).acquire().await.expect("free");
     let other = connect(&cluster.url()).await;
     let error = other.lock_all(keys).ttl(TTL).acquire().await;

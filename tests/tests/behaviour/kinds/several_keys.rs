@@ -33,8 +33,8 @@ async fn expect_free(store: &Store) {
     wait::until_async("all are free", HANG, || held(store).is_empty()).await;
 }
 
-/// Fails unless all keys except `rest` have been released since `excuse`. On a busy machine a
-/// release may come later.
+/// Fails unless all keys except `rest` are released. They may be late if the machine was slow since
+/// `excuse` began.
 async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
     let awaited = held(store) == rest;
     assert!(awaited || RELEASE < excuse.so_far(), "{:?}", held(store));
@@ -176,7 +176,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Tolerance for the check: a busy machine delays it by less.
+    // Time between the two leases. On a busy machine, the check is late by less than this.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -317,7 +317,7 @@ async fn a_nested_call_takes_only_the_missing_keys(store: &Store) {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
         let excuse = Excuse::begin();
         let inner = all.run(async { held(store) }).await;
-        // The inner call releases only the keys that it has taken itself.
+        // The inner call releases only the keys that it has taken.
         expect_released(store, &["b"], excuse).await;
         inner
     });

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// The ttl of a renewed lease.
+/// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const RENEWED: Duration = Duration::from_secs(12);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Each body waits inside until all bodies are inside. Fails if readers exclude each other.
+/// Each body waits until all bodies have the lock. Fails if readers exclude each other.
 async fn readers_hold_the_lock_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(10));
@@ -89,8 +89,8 @@ async fn readers_hold_the_lock_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Enters or leaves a lock. `count` is the number of readers inside, or negative if a writer is
-/// inside.
+/// Adds `step` to `count` for a millisecond. Fails if a writer and another call have the lock
+/// together. `count` is the number of readers, or negative if a writer has the lock.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
     let alone = if step < 0 { before == 0 } else { before >= 0 };
@@ -103,7 +103,7 @@ async fn inside(count: &AtomicI64, step: i64) {
     );
 }
 
-/// Fails if a writer and another holder are inside at the same time.
+/// Fails if a writer and another call have the lock at the same time.
 async fn a_writer_is_alone(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let count = Arc::new(AtomicI64::new(0));
@@ -158,7 +158,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
     other.release().await.expect("still held");
 }
 
-/// Fails if a writer never gets the lock because there is always a reader inside.
+/// Fails if a writer never gets the lock because some reader always has it.
 async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut readers = JoinSet::new();
@@ -224,7 +224,7 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a client that knows only exclusive locks gets the lock while readers have it. Also
+/// Fails if a client that supports only exclusive locks gets the lock while readers have it. Also
 /// fails if a reader gets the lock while that client has it.
 async fn clients_without_shares_see_the_key_held(store: &Store) {
     let pool = store.pool().await;
@@ -291,8 +291,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path.
-/// Also fails if it gets the lock while there are other readers.
+/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
+/// gets the lock beside it.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");

@@ -62,7 +62,7 @@ impl Vault {
             })
     }
 
-    /// Waits until the pool has requested credentials `more` times.
+    /// Waits until the pool has requested credentials `more` times after this call.
     pub(super) async fn is_asked(&self, more: usize) {
         let before = self.calls();
         let asked = || before + more <= self.calls();
@@ -72,7 +72,8 @@ impl Vault {
 
 /// Fails if a changed password ends a lease, is not read before the previous one expires, or is not
 /// used by the next connection. Also fails if a lease is lost while the credentials function blocks
-/// its thread. `set` changes the password on the server. `cut` ends all connections.
+/// its thread. `set` changes the password on the server. `cut` ends all connections, or makes their
+/// logins invalid.
 async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: impl AsyncFn()) {
     let vault = Vault::default();
     vault.set("hunter0");

@@ -13,7 +13,7 @@ use leasehold_tests::wait;
 use super::servers::Servers;
 use super::{AT_ONCE, CALLS, LONG, TTL, comes_back, fail_at_once, on_stopped, tries, waits};
 
-/// Far longer than a pool needs to detect that its servers were killed.
+/// A timeout far longer than a pool needs to detect that its servers were killed.
 const IO_TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> LockPool {

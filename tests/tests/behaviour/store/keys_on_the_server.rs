@@ -1,5 +1,5 @@
-//! Tests of keys on the server. A lock has the form of the Redis convention, and no other keys
-//! stay.
+//! Tests of keys on the server. A lock has the form of the Redis convention, and leaves no separate
+//! key behind.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if another client of the convention would not treat the lock as held.
+/// Fails if another client that follows the convention would not treat the lock as held.
 #[tokio::test]
 async fn a_lock_is_an_expiring_string_in_its_namespace() {
     let server = Server::start();

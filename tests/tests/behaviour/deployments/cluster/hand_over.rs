@@ -9,7 +9,8 @@ use leasehold_tests::wait;
 
 use super::{LONG, SHARED, TTL, connect, take};
 
-/// The longest time after which a waiting process repeats its request if it gets no notification.
+/// Upper bound of the time after which a waiting process repeats its request without a
+/// notification.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Returns one key on each of the masters.
@@ -34,7 +35,7 @@ async fn a_process_is_notified_of_its_turn_by_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // After the answer of the node to this call, the waiting call is in the queue.
+            // The round trips of this call give the waiting call time to enter the queue.
             take(next, "turns:settle")
                 .await
                 .release()

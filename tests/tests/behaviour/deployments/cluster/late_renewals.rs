@@ -17,19 +17,20 @@ const TTL: Duration = Duration::from_secs(12);
 /// 300 ms, loses the lease (see `MARGIN`).
 const INTERVAL: Duration = Duration::from_secs(11);
 
-/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost.
+/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost: the last second
+/// of the ttl, minus 600 ms (a twentieth of the ttl) and 122 ms for the drift of the clocks.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool does
-/// not know this node.
+/// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool has no
+/// connection to it.
 const TO_A_STRANGER: &str = "late";
 
-/// Returns keys of one slot. Half of them move to another node.
+/// Returns keys of one slot. Half of these keys move to another node.
 fn halved() -> Vec<String> {
     (0..8).map(|number| format!("{{late}}{number}")).collect()
 }
 
-/// Returns keys in completely moved slots.
+/// Returns keys whose slots move completely to another node.
 fn moved() -> Vec<String> {
     (0..3).map(|number| format!("late:{number}")).collect()
 }

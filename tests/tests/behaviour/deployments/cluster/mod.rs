@@ -26,8 +26,8 @@ mod resharding;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
-/// up to two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
+/// may wake up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// One cluster of masters for all tests that do not change it. It ends with the test program.

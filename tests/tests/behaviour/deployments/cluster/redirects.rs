@@ -1,5 +1,5 @@
-//! Tests that a pool learns the new node of a slot from a redirect, even if it gets this
-//! information from no other answer.
+//! Tests that a pool takes the new node of a slot from a redirect, if no other answer names this
+//! node.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::{connect, take};
 /// redirected twice.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Forbids clients to read the slot map of any node. Otherwise the pool would read the map after
-/// the first error, and would then repeat a misdirected request.
+/// Forbids clients to read the slot map of any node. Otherwise the pool would find the new node of
+/// a slot in the map, instead of in a redirect.
 pub(super) fn hide_the_map(cluster: &Cluster) {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("default").arg("-cluster|slots");
     cluster.run_everywhere(&acl);
 }
 
-/// Fails if the pool does not learn the slot's node from `MOVED`, or sends requests to a node that
+/// Fails if the pool does not take the slot's node from `MOVED`, or sends requests to a node that
 /// `MOVED` does not name. Also fails if the next request for the slot is misdirected again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_moved_redirect_teaches_the_pool_the_new_node() {

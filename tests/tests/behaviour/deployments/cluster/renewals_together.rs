@@ -48,7 +48,7 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
 }
 
 /// Fails if the answers for the keys of one or several slots are assigned to the wrong requests.
-/// Tested without a move, and then during a move of the slots in which some of the keys have moved.
+/// The test runs without a move, and then during a move of the slots, after some keys have moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_answers_are_matched_to_their_leases() {
     let cluster = Setup::new().start();

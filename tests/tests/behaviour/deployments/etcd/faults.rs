@@ -12,13 +12,13 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// Time within which the server executes a request, unless the pool must first wait for another
-/// answer.
+/// Time within which the server executes an acquire. It takes longer only if the pool must first
+/// wait for the answer to another request.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
-/// Number of attempts. A pool sometimes seals its session: it writes a key, so that late requests
-/// have no effect. If the lost answer is the answer to this write, the pool creates no node before
-/// it has an answer, and the test needs another attempt.
+/// Number of attempts to lose the answer to an acquire. A pool sometimes seals its session first:
+/// it writes a key, so that late requests have no effect. If the answer to this write is lost, the
+/// pool creates no node yet, and the test needs another attempt.
 const TRIES: u32 = 5;
 
 on_one_thread! { Etcd, faults: ended_connections_are_replaced }

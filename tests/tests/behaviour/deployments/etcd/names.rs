@@ -59,7 +59,7 @@ async fn a_wait_leaves_no_watch_behind() {
         });
         futures_util::future::join_all(takes).await;
     }
-    // The session of each pool keeps one watch.
+    // The session of each pool keeps one watch. The waits may have left only a few more.
     let left = server.gateway().watches();
     println!("{left} watches");
     assert!(left < 25, "{left} watches are left");

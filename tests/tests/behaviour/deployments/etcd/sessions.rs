@@ -79,7 +79,8 @@ async fn a_session_outlasts_its_leases() {
         let left = Duration::from_secs(gateway.left(lease) + 1) + asked.elapsed();
         assert!(TTL <= left, "{left:?} were left of {lease}");
         guard.release().await.expect("held");
-        // A heartbeat comes every seven seconds.
+        // Heartbeats are seven seconds apart. After the random pause, the next lock begins at
+        // another point between two heartbeats.
         let pause = Duration::from_secs(3) + random.duration(Duration::from_secs(3));
         tokio::time::sleep(pause).await;
     }
@@ -97,7 +98,8 @@ fn a_session_shorter_than_its_lease_is_detected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // The session lasts longer than this ttl, so the lock needs no separate heartbeat.
+    // The session lasts for 21 s. So a regular heartbeat also confirms a lease of this ttl that
+    // begins up to a few seconds later.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -132,8 +134,8 @@ fn a_wrongly_accepted_heartbeat_is_detected() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Stops the leader until another server leads. After the old leader resumes, it does not know the
-/// new leader at first.
+/// Stops the leader until another server leads. When the old leader resumes, it has not detected
+/// the new leader yet.
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
@@ -174,7 +176,7 @@ fn an_unsealed_session_is_detected() {
     fails_with("NeverSealed", test);
 }
 
-/// Fails if a release removes the node of another holder.
+/// Fails if the named test does not detect a release that removes the node of another holder.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_release_of_another_holder_is_detected() {

@@ -64,8 +64,7 @@ struct Asked {
     keep: Option<i32>,
 }
 
-/// Returns a token for a key. A token of kind 1 is the token of the lock that the requesting
-/// process may hold.
+/// Returns a token for a key. Kind 1 is the token `OWN` in `ROWS`, with which `ME` holds a lock.
 fn token(kind: u64, key: u64) -> String {
     format!("{kind:08x}-0000-0000-0000-{key:012x}")
 }

@@ -63,7 +63,7 @@ async fn a_lost_session_ends_no_lease() {
     held.check().expect("the holder has it still");
     proxy.pass();
     drop(held);
-    // The first pool connects again, and releases the lock.
+    // The holder's pool connects again, and releases the lock.
     take(&other, "held").await.release().await.expect("held");
 }
 

@@ -81,7 +81,7 @@ async fn migrating_a_silent_server_times_out() {
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
     let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
-    // This limit is half the time that a migration may take.
+    // A migration may take 30 s. This limit is shorter, because the connection must time out first.
     let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
     assert_eq!(
         code(&connected.map(drop).expect_err("it is silent")),
@@ -136,7 +136,7 @@ async fn processes_can_migrate_concurrently() {
     }
 }
 
-/// Fails if the pool uses tables of an earlier version.
+/// Fails if the pool uses tables of an earlier version, or refuses tables of a later version.
 #[tokio::test]
 async fn only_older_tables_are_refused() {
     let (database, _pool) = super::fresh().await;

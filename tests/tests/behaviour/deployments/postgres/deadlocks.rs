@@ -1,4 +1,5 @@
-//! Tests that calls with several keys never deadlock, even while calls of other kinds run.
+//! Tests that calls with several keys never deadlock, even while calls for shared locks and permits
+//! run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +38,8 @@ async fn concurrent_calls_of_all_kinds_do_not_deadlock() {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
                         // On a busy machine, a call with the shortest wait may time out while it
-                        // waits for a row that another call has locked. A deadlock would be counted
-                        // before that.
+                        // waits for a row that another call has locked. The server would count a
+                        // deadlock before that.
                         Err(LockError::Unavailable { source }) => {
                             assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }

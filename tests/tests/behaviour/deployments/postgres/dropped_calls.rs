@@ -53,8 +53,8 @@ async fn write(client: &Client, number: i64) -> Result<(), Error> {
     client.execute(write, &[&number]).await.map(drop)
 }
 
-/// Takes the lock for one call, and starts the next call. Both calls had to wait, so the store has
-/// given the process a fence for each of them.
+/// Takes the lock for one call, and starts the next call of the same process. Both calls have
+/// waited together, so the store has reserved a fence for the next call.
 async fn two_calls(
     database: &Database,
     pool: &LockPool,

@@ -203,7 +203,7 @@ const KEYS: u64 = 16;
 /// The ttl of the load's locks. It is longer than the fail-over, so that holders of lost locks
 /// still run while new holders run.
 const LEASE: Duration = Duration::from_secs(6);
-/// Longest duration of a section.
+/// Longest wait of a body between its read and its write.
 const SECTION: Duration = Duration::from_secs(4);
 /// Duration before the kill of the primary in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(1_200);
@@ -350,7 +350,7 @@ impl Task {
         while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
-            // After a call without a lock or without a server, the loop makes another call.
+            // If the call gets no lock or finds no server, the loop makes another call.
             let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
                 continue;
             };

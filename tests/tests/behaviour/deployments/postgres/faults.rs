@@ -35,7 +35,7 @@ async fn ended_connections_are_replaced() {
     let (probe, mut number) = (database.probe("lock:"), 0);
     let end = "SELECT expires_at FROM leasehold.locks WHERE key = 'lock:held'";
     let first = probe.value(end);
-    // The loop ends after 20 rounds and a renewal, or when the lease is lost.
+    // The loop runs at least 20 times, and until the lease is renewed or lost.
     while number < 20 || kept.check().is_ok() && probe.value(end) == first {
         // The pool may be connecting at this moment and have no connection, so this statement is
         // repeated.
@@ -148,8 +148,8 @@ async fn idle_rows_are_removed() {
     let client = database.client().await;
     let insert = "INSERT INTO leasehold.locks (key, fence) SELECT 'idle:' || n, n FROM generate_series(1, 2500) n";
     client.batch_execute(insert).await.expect("an owner may");
-    // The clock is advanced until a sweep is due. Several sweeps follow each other at once to
-    // remove all rows.
+    // The clock is advanced until the removal of idle rows is due. One removal takes only a part of
+    // the rows, and the next removal follows soon.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{LONG, take, works};
 
 const CALLERS: u32 = 60;
-/// Pause between two requests. Longer than the 20 ms for which the engine collects requests.
+/// Pause between two requests, longer than the 20 ms for which the engine collects requests.
 const APART: Duration = Duration::from_millis(25);
 
 /// Fails if each request to a slow server is a separate call, which would keep the server slow.
@@ -58,7 +58,8 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     let database = Postgres::shared().migrated();
     let proxy = Proxy::start_postgres(database.address());
     let pool = LockPool::builder().url(database.url_over(proxy.address()));
-    // The time limit for the answer to an acquire is a quarter of this timeout.
+    // The time limit for the answer to an acquire is a quarter of this timeout. So the acquires do
+    // not time out before the lease of the other lock would end.
     let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
     let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
     let kept = kept.expect("it is free");

@@ -80,7 +80,7 @@ struct Found {
     after: u64,
     /// Commits that read the same value as another commit.
     overlaps: i64,
-    /// Number of commits minus the sum of the values.
+    /// Number of lost updates: the commits minus the sum of the values.
     lost: i64,
     /// Commits after the end of their lease.
     late: u64,
@@ -217,7 +217,7 @@ impl Task {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
             let request = request.wait(Duration::from_millis(500));
-            // A call without a lock does not use the client, so the next call can use it.
+            // A call that gets no lock does not use the client, so the next call can use it.
             let is_of_use = match request.acquire().await {
                 Ok(guard) => self.add(&mut client, &guard, key).await,
                 Err(_) => true,
@@ -239,7 +239,7 @@ impl Task {
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // Any other client lives until the end.
+        // A client that is not dropped lives until the end of the load.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);

@@ -19,8 +19,8 @@ fn database() -> Database {
     Postgres::shared().migrated()
 }
 
-/// Fails if callers of one runtime wait while another runtime should read the answers and all its
-/// workers are blocked.
+/// Fails if callers of one runtime wait because all workers of the runtime that should read the
+/// answers are blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_runtime_delays_no_other_call() {
     /// Bound for a call. A server without a free processor may need a second for its answer.

@@ -54,7 +54,7 @@ async fn locked_rows_cost_no_other_lease() {
     take(&pool, "held-0").await.release().await.expect("free");
 }
 
-/// Fails if a call of a function waits for all its rows instead of skipping the locked rows.
+/// Fails if a call of an SQL function waits for locked rows instead of skipping them.
 #[tokio::test]
 async fn a_call_skips_locked_rows() {
     let (database, pool) = fresh().await;

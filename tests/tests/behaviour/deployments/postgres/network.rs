@@ -128,7 +128,8 @@ async fn a_lost_message_delays_a_call_by_one_poll() {
     let next = wait::started(next).await;
     works(&pool, "settled").await;
     held.release().await.expect("still held");
-    // Half of the lock's ttl, and far longer than the time until the next regular request.
+    // This limit is half of the lock's ttl, and far longer than the time until the next regular
+    // request.
     let guard = wait::within("it looks", Duration::from_secs(30), next).await;
     drop(guard.expect("its turn comes"));
 }

@@ -23,8 +23,8 @@ fn listening(database: &Database) -> String {
     format!("&listen={url}")
 }
 
-/// Fails if a pool connects through a pooler although its URL does not declare one. The error must
-/// not come only with the first lock, or only when two calls hold locks.
+/// Fails if a pool connects through a pooler although its URL does not declare one. An error of the
+/// first lock, or of two simultaneous locks, would be too late.
 #[tokio::test]
 async fn an_undeclared_pooler_is_refused() {
     let (database, _pool) = fresh().await;
@@ -109,7 +109,7 @@ async fn every_kind_of_lock_works_behind_a_pooler() {
     wait::until_async("no transaction is left open", LONG, none).await;
 }
 
-/// Fails if pools without messages get their locks out of order, or not at all.
+/// Fails if pools that receive no notifications get their locks out of order, or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_without_messages_are_served_in_order() {
     let (database, direct) = fresh().await;
@@ -118,7 +118,7 @@ async fn processes_without_messages_are_served_in_order() {
     let (held, probe) = (take(&direct, "order").await, database.probe("lock:"));
     let mut pools = Vec::new();
     for number in 0..3 {
-        // Each of these URLs gives another reason why the pool gets no messages.
+        // With each of these URLs, the pool receives no notifications, for three different reasons.
         pools.push(match number {
             0 => pooled(&pooler, &database, "").await,
             1 => pooled(&pooler, &database, "&listen=off").await,
@@ -200,8 +200,8 @@ async fn a_second_connection_receives_turns() {
             let held = take(&one, "told").await;
             let next = two.lock("told").ttl(TTL).wait(LONG).acquire();
             let next = wait::started(next).await;
-            // Longer than the pauses between the first requests of the waiting call. After this
-            // time, only a message makes the call repeat its request soon.
+            // This sleep gives the waiting call time to enter the queue. After that, only a message
+            // makes the call repeat its request soon.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let released = Instant::now();
             held.release().await.expect("still held");

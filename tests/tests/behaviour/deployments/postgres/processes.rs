@@ -45,7 +45,7 @@ fn connected(mut worker: Worker, job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Fails if two processes are inside at the same time, because an increment would then be lost.
+/// Fails if two processes hold the lock at the same time, because an increment would then be lost.
 #[test]
 fn processes_increment_a_number_without_lost_updates() {
     const PROCESSES: u32 = 4;
@@ -59,7 +59,7 @@ fn processes_increment_a_number_without_lost_updates() {
         pause_us: 300,
     };
     let job = job(database.url(), "counted", TTL, scenario);
-    // All workers are started before the first wait.
+    // All workers are started before the first wait, so that they run at the same time.
     let workers: Vec<_> = (0..PROCESSES).map(|_| spawn(&job)).collect();
     let workers = workers.into_iter().map(|worker| connected(worker, &job));
     for mut worker in workers.collect::<Vec<_>>() {
@@ -93,8 +93,8 @@ async fn killed_processes_are_skipped_in_the_queue() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if a free lock goes to any process instead of the first one, or if a process loses its
-/// place by a repeated request.
+/// Fails if a free lock goes to any process instead of the first one. Also fails if a repeated
+/// request costs a process its place in the queue.
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;
@@ -127,8 +127,8 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each process would repeat its request after about a second. Each of the six
-    // processes may be late.
+    // Without messages each process would repeat its request only after about half a second. Each
+    // of the six processes may be late.
     let most = Duration::from_secs(1) + excuse.so_far() * 6;
     assert!(took < most, "{took:?}");
 }

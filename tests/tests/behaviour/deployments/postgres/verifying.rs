@@ -15,8 +15,8 @@ use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
-/// The longest time until a waiting call gets a free lock. The call repeats its request every 100
-/// ms.
+/// Time limit from the end of a transaction until a waiting call gets the lock. The call repeats
+/// its request every 100 ms.
 const LOOKS: Duration = Duration::from_secs(3);
 /// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(10);
@@ -203,8 +203,7 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if `verify` accepts a fence that no call has, because of a shared lock that is kept after
-/// its release.
+/// Fails if `verify` accepts the fence 0, which no call has, while a released shared lock is kept.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;

@@ -13,8 +13,7 @@ use super::nodes::{LONG, TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Fails if a call without a majority leaves its locks on the other nodes, or if no call ever gets
-/// a majority.
+/// Fails if two calls get the lock, or if calls without a majority leave locks on single nodes.
 async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
@@ -99,13 +98,14 @@ async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     });
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    // This limit ends before the keys expire.
+    // This limit ends before the keys expire, so only the pool can have removed them.
     wait::until("the nodes that hung are cleaned", SECOND * 8, || {
         count(&probes, "k") == 0
     });
 }
 
-/// Fails if the partial locks of a failed call are released only after the next answer was read.
+/// Fails if the lock of a refused call on a single node is released only after a further answer was
+/// read.
 #[tokio::test]
 async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

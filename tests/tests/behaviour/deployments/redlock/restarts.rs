@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// A short ttl. A restarted node does not vote until two seconds after the longest ttl in use.
+/// The ttl is short, because a restarted node votes again only two seconds after the longest ttl in
+/// use.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Takes the lock again and again, and holds it for about half a ttl each time.
@@ -68,7 +69,7 @@ async fn a_node_restarted_empty_does_not_vote() {
         );
         drop(guard);
         // A node restarted empty votes again before the end of this sleep. The pool counts the time
-        // until then, because the node itself does not.
+        // until then, because the node does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

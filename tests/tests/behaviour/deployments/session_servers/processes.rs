@@ -52,7 +52,7 @@ fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worke
     assert_eq!(number, (PROCESSES * times).to_string());
 }
 
-/// Fails if two processes are inside at the same time, because an increment would then be lost.
+/// Fails if two processes hold the lock at the same time, because an increment would then be lost.
 pub(crate) fn processes_increment_a_number_without_lost_updates<S: SessionServer>() {
     counts(&S::shared().url("counted"), HELD, 60, |_| {});
 }
@@ -154,9 +154,9 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     took
 }
 
-/// Fails if two processes are inside at the same time while a cluster loses its leaders. The first
-/// leader is killed after `begin` returns. The ttl of the locks, `ttl`, is longer than a change of
-/// leaders takes.
+/// Fails if two processes hold the lock at the same time while a cluster loses its leaders. The
+/// first leader is killed after `begin` returns. The ttl of the locks, `ttl`, is longer than a
+/// change of leaders takes.
 pub(crate) fn no_increment_is_lost_while_leaders_are_killed<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,

@@ -20,8 +20,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread of a call may wake
-/// up to two seconds late.
+/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
+/// may wake up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates a user whose password is its name, and returns its URL.

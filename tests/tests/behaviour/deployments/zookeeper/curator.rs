@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Duration of Curator's sessions. A section of Curator continues after the end of its session, so
-/// no session may end during a section. A busy machine suspends threads for less than this time.
+/// Duration of Curator's sessions. A Curator process stays in the lock after the end of its
+/// session, so no session may end there. A busy machine suspends threads for less than this time.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -33,7 +33,7 @@ fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
     }
 }
 
-/// Takes the lock with leasehold again and again until `end`, and records each section under
+/// Takes the lock with leasehold again and again until `end`. Records the times of holding under
 /// `path`.
 async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     while clock::now() < end {
@@ -61,7 +61,7 @@ async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     }
 }
 
-/// Kills a process of leasehold inside the lock. Returns the section of that process.
+/// Kills a process of leasehold that holds the lock. Returns the time for which it held the lock.
 fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
@@ -79,8 +79,8 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let mut sections = worker.sections(path);
     for section in &mut sections {
         section.left = Some(killed);
-        // The process reported this deadline at the beginning of the section. It may have renewed
-        // its lease after that.
+        // The process reported this deadline when it got the lock. It may have renewed its lease
+        // after that.
         section.deadline = section.deadline.max(killed);
     }
     sections
@@ -145,8 +145,8 @@ async fn together(
     wait::until("no node is left", LONG, || !probe.exists("k"));
 }
 
-/// Fails if a process of leasehold and a process of Curator are inside together, or if one of them
-/// never gets the lock.
+/// Fails if leasehold and Curator hold the lock at the same time, or if one of them never gets the
+/// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
@@ -155,12 +155,12 @@ async fn curator_and_leasehold_exclude_each_other() {
     together(&mut servers, "curator", time, async |_| ()).await;
 }
 
-/// Fails if a process of leasehold and a process of Curator are inside together when the leader of
-/// the ensemble is killed.
+/// Fails if leasehold and Curator hold the lock at the same time after the leader of the ensemble
+/// was killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
-    // The test takes longer, because a server starts slowly on a busy machine.
+    // This test takes longer than the test above, because a server starts slowly on a busy machine.
     let time = Duration::from_secs(45);
     together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {

@@ -15,7 +15,7 @@ mod processes;
 mod reconnecting;
 mod sessions;
 
-/// A ttl for which the longest session is enough, on a server with a tick of half a second.
+/// A ttl that fits into the longest session of a server with a tick of half a second.
 const TTL: Duration = Duration::from_secs(5);
 
 /// A ttl longer than the time until the other members detect a stopped leader and elect another

@@ -144,8 +144,8 @@ async fn many_waiting_calls_survive_a_disconnect() {
     own.release().await.expect("held");
 }
 
-/// Waits until each call watches the znode before its own znode in the queue. Each check opens a
-/// connection to the server.
+/// Waits until each call watches the znode before its own znode in the queue. Checks only every
+/// `STEP`, because each check opens a connection to the server.
 async fn all_watch(server: &Zookeeper) {
     const STEP: Duration = Duration::from_millis(100);
     let all = async {

@@ -156,7 +156,7 @@ async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     held.release().await.expect("held");
 }
 
-/// Fails if a release removes the node of another holder.
+/// Fails if the named test does not detect a release that removes the node of another holder.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_release_of_another_holder_is_detected() {

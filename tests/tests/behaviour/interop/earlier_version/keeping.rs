@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::sides::{As, LONG, in_four_directions};
 
 const KEEP: Duration = Duration::from_millis(800);
-/// Tolerance for rounding, because the server counts in whole milliseconds from its first reading
-/// of the clock.
+/// Tolerance for rounding. The server counts whole milliseconds, from a time that it has read
+/// before the command.
 const ROUNDED: Duration = Duration::from_millis(3);
 
 /// Fails if a process of either version takes a lock that the other version keeps after its

@@ -11,7 +11,7 @@ use super::sides::{As, LONG, Stage, TTL, want};
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Fails if a holder, a shared holder or a waiting process of the earlier version is not shown, or
-/// is shown as another client.
+/// is shown as `foreign`.
 #[test]
 fn holders_of_the_earlier_version_are_shown() {
     let stage = Stage::new();

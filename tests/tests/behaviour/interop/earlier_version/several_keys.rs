@@ -5,8 +5,8 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
-/// Fails if a call of one version takes some of its keys although the other version holds one of
-/// its other keys.
+/// Fails if a call of one version takes some of its keys while the other version holds another of
+/// them.
 #[test]
 fn several_keys_are_taken_together_across_versions() {
     let stage = Stage::new();

@@ -75,7 +75,7 @@ fn permits_are_counted_across_both_versions() {
     });
 }
 
-/// Fails if only readers of the same version get the lock after a writer's release.
+/// Fails if only readers of the same version get the lock after a writer's downgrade.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();
@@ -101,7 +101,7 @@ fn a_writer_lets_readers_of_the_other_version_in() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if one version does not read the number of permits that the other version has set.
+/// Fails if the earlier version does not read the number of permits that this version has set.
 #[test]
 fn the_other_version_reads_the_number_of_permits() {
     let stage = Stage::new();

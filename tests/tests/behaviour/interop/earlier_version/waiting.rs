@@ -46,7 +46,7 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
 }
 
 /// This version reserves a free key for a waiting process of the earlier version. Fails if that
-/// process does not recognise the reservation as its own, or if the message to it has another form.
+/// process does not recognise the reservation as its own, or cannot read the message about it.
 #[test]
 fn this_version_hands_over_to_the_earlier_version() {
     let stage = Stage::new();
