@@ -35,14 +35,14 @@ pub(crate) struct RedlockStore {
     announced: Announced,
     /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
-    /// True if no quorum can be reached any longer, and the engine is not notified yet.
+    /// True if the quorum has become unreachable, and the engine has not been notified yet.
     gone: bool,
 }
 
 struct Node {
     name: String,
     store: RedisStore,
-    /// The connection that was last reported to the core.
+    /// Number of the connection last reported to the core.
     met: Generation,
 }
 

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::{Socket, Stream};
 use crate::base::io_text::io_text;
 
-/// Returns the addresses of a host. There is at least one.
+/// Returns the addresses of a host. Fails if it has none.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
