@@ -237,7 +237,7 @@ impl Nodes {
         nodes.find_map(|node| self.absence(*node))
     }
 
-    /// Returns the nodes with a connection, which can be asked about the cluster.
+    /// Returns the nodes to which the store connects. Each can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known
             .values()

@@ -31,7 +31,7 @@ pub(super) struct Directed {
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// True if the redirect applies to this request only.
+    /// True if the redirect applies only to the request that it answers.
     pub(super) once: bool,
 }
 

@@ -196,7 +196,7 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Only the append-only log counts, because a snapshot is always older than the newest lock.
+/// Looks only at the append-only log, because a snapshot is always older than the newest lock.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(

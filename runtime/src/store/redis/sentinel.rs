@@ -232,7 +232,7 @@ impl Sentinels {
                          permission +sentinel"
                             .to_owned()
                     }
-                    // One side has refused the other's certificate.
+                    // The TLS handshake failed, so no Sentinel has answered.
                     "tls" => format!("no Sentinel answered: {source}"),
                     _ => format!("the Sentinel answered: {source}"),
                 };

@@ -41,7 +41,7 @@ pub(super) enum Met {
     Restarted,
 }
 
-/// Returns the time after its start for which a node may not vote.
+/// Returns the duration of a node's quarantine.
 pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
     longest_ttl + SLACK
 }

@@ -47,8 +47,9 @@ struct Node {
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. Fails if no quorum can be reached, or if an operator must fix
-    /// the fault of a node. Otherwise, the store keeps trying to reach the other nodes.
+    /// Connects to all nodes at once. Fails if no quorum can be reached, or if a node fails for a
+    /// reason that an operator must fix. Otherwise, the store keeps trying to reach the missing
+    /// nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -287,7 +288,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Fails if no quorum can be reached, or if an operator must fix the fault of a node.
+/// Fails if no quorum can be reached, or if a node fails for a reason that an operator must fix.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();

@@ -34,7 +34,7 @@ pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| explained(&error))?;
-    // Without Nagle's algorithm, because requests are already collected into one write.
+    // Nagle's algorithm is off, because requests are already collected into one write.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
 }

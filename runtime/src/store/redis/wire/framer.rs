@@ -282,7 +282,7 @@ impl Framer {
     }
 }
 
-/// Parses a length. Returns `None` for `-1`, which stands for a missing value.
+/// Parses a length. Returns `None` for `-1`, which stands for a nil value.
 fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     if digits == b"-1" {
         return Ok(None);
