@@ -51,7 +51,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         own
     }
 
-    /// Refuses the options that [`connect`](Self::connect) refuses without a server.
+    /// Fails for the options that [`connect`](Self::connect) refuses before it contacts a server.
     fn accepts(&self, _options: &Options) -> Result<(), LockError> {
         Ok(())
     }
@@ -73,7 +73,8 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Checks the store over separate connections, not those of a pool.
     fn check(&self, options: Options) -> Checking;
 
-    /// Returns the part of the store that inspects locks. It connects only at its first request.
+    /// Returns the part of the store that inspects locks. This part connects only at its first
+    /// request.
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
 
     /// Returns the name in `memory://name`, which is empty in `memory://`. `None` for other stores.
@@ -103,7 +104,7 @@ impl Target {
         }
     }
 
-    /// Returns the same store, with the password in this file.
+    /// Returns the same store with this `password_file`.
     pub(super) fn with_password_file(self, password_file: Option<PathBuf>) -> Self {
         Self {
             password_file,

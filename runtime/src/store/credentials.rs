@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Least time between two logins on one connection.
+/// Minimum time between two logins on one connection, so that a short validity does not flood the
+/// server.
 const LEAST_FRESH: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes of a password file.
@@ -32,7 +33,7 @@ const LONGEST_FILE: usize = 65_536;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// None for the user of the URL.
+    /// `None` for the user in the URL.
     user: Option<String>,
     password: String,
     valid_for: Option<Duration>,
@@ -94,18 +95,17 @@ impl Credentials {
     }
 
     /// Returns the time after which the pool gets new credentials: a quarter of the validity is
-    /// left for failed attempts. Without the minimum, a far too short validity would flood the
-    /// server with logins.
+    /// left for failed attempts.
     pub(crate) fn fresh_for(&self) -> Option<Duration> {
         let valid_for = self.valid_for?;
         Some((valid_for / 4 * 3).max(LEAST_FRESH))
     }
 }
 
-/// The error of a program's function for credentials.
+/// Error returned by the program's function for credentials.
 pub(crate) type SourceError = Box<dyn Error + Send + Sync>;
 
-/// The result of a program's function for credentials.
+/// Future returned by the program's function for credentials.
 pub(crate) type Provided = Pin<Box<dyn Future<Output = Result<Credentials, SourceError>> + Send>>;
 
 /// A function of the program that returns the credentials for the next connection.
@@ -148,7 +148,7 @@ impl Provider {
     }
 }
 
-/// Reads a file, which must be a regular file: another one could block or never end.
+/// Reads a file, which must be a regular file: a pipe or device could block or never end.
 fn text_of(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {

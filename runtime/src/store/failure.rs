@@ -12,10 +12,10 @@ const REFUSED_LOGINS: [&str; 6] = [
     "permission",
 ];
 
-/// The code of the failure if the program's function returned no credentials.
+/// Code of the failure if the program's function, or the password file, provides no credentials.
 pub(crate) const NO_CREDENTIALS: &str = "credentials";
 
-/// The failure of a request, instead of a [`Reply`](super::Reply).
+/// Failure of a request, returned instead of a [`Reply`](super::Reply).
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) error: LockError,

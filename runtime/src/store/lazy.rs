@@ -1,4 +1,4 @@
-//! A store that connects in the background, over the store of any server.
+//! A wrapper that connects the store of any server in the background.
 //!
 //! Until its first connection, it behaves like a store whose server is away: it refuses requests,
 //! and calls that try once fail at once. After that, it passes everything on.
@@ -21,7 +21,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 
-/// The code of calls before the first attempt to connect has ended.
+/// Error code of calls made before the first attempt to connect has ended.
 const UNCONNECTED: &str = "connecting";
 
 /// A store that is not connected yet, or the connected store.
@@ -171,7 +171,8 @@ fn not_yet(server: &str) -> Failure {
     ))
 }
 
-/// Returns the answer to an unsent request. The next attempt may succeed.
+/// Returns the failure of a request that was not sent. A retry may succeed after the next attempt
+/// to connect.
 fn later(error: LockError) -> Failure {
     Failure {
         error,

@@ -87,8 +87,8 @@ fn none(why: &str) -> Failure {
     )
 }
 
-/// Adds the user to the failure of a refused login. If the credentials change, a later attempt may
-/// succeed.
+/// Adds the user to the failure of a refused login. If `changes` is true, a later attempt gets
+/// other credentials and may succeed.
 pub(crate) fn refused(failure: Failure, user: &str, changes: bool) -> Failure {
     let LockError::Unavailable { source } = &failure.error else {
         return failure;

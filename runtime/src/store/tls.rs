@@ -37,8 +37,9 @@ pub(crate) struct Tls {
     /// The program's own rustls configuration, instead of `ca` and `client`.
     pub(crate) given: Option<Given>,
     /// The TLS configuration. The first connection builds it, because reading the system's
-    /// authorities takes long. A pool opens that connection before it has an engine, so the engine
-    /// never waits for the read. Later connections use the same certificates.
+    /// authorities takes long. Later connections use the same certificates. A pool that is not lazy
+    /// opens the first connection before it has an engine, so the engine does not wait for the
+    /// read.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -57,8 +58,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Fails if certificates are set, for a store without TLS. Otherwise the user would rely on a
-    /// protection that does not exist.
+    /// Fails if certificates or a rustls configuration are set, for a store without TLS. Otherwise
+    /// the user would rely on a protection that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());

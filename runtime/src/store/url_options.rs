@@ -40,7 +40,7 @@ pub(crate) fn password_file(url: &str) -> Result<(Cow<'_, str>, Option<PathBuf>)
     }
 }
 
-/// Returns `host:port` as in a URL, where an IPv6 address stands in brackets.
+/// Returns `host:port` as in a URL, where an IPv6 address is in brackets.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') {

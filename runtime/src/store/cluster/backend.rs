@@ -11,7 +11,8 @@ use crate::store::options::Options;
 use crate::store::source::Source;
 
 impl Address {
-    /// Applies the pool's certificates to the address, and the URL's `replicas` to `options`.
+    /// Applies the pool's certificates and credentials to the address, and the URL's `replicas` to
+    /// `options`.
     fn with(self, options: Options) -> Result<(Self, Options), LockError> {
         let options = options.or_replicas(self.replicas);
         let address = self

@@ -67,7 +67,7 @@ impl Access {
         endpoint: &Endpoint,
         slot: u16,
     ) -> (MasterAddress, KeyNames, Options) {
-        // With `replicas = all`, the number of replicas is separate for each master.
+        // With `replicas = all`, the replicas are counted separately for each master.
         let options = Options {
             replicas_seen: Arc::default(),
             ..self.options.clone()
@@ -208,7 +208,7 @@ impl Nodes {
         self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
-    /// True if the store has no working connection to a node with slots.
+    /// True if at least one node with slots has no working connection.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
@@ -217,8 +217,8 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// True if a node with slots cannot be reached. A node counts as reachable while the first
-    /// attempt to connect to it lasts.
+    /// True if at least one node with slots cannot be reached. A node counts as reachable while the
+    /// first attempt to connect to it lasts.
     pub(super) fn are_away(&self, map: &Map) -> bool {
         let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
         let mut away = self.known.iter().filter(|(_, node)| away(node));
@@ -237,7 +237,7 @@ impl Nodes {
         nodes.find_map(|node| self.absence(*node))
     }
 
-    /// Returns the nodes with a connection, which can be asked about the cluster.
+    /// Returns the nodes to which the store connects. Each can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known
             .values()

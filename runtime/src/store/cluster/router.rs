@@ -31,7 +31,7 @@ pub(super) struct Directed {
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// True if the redirect applies to this request only.
+    /// True if the redirect applies only to the request that it answers.
     pub(super) once: bool,
 }
 
@@ -346,7 +346,7 @@ impl Router {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
                 self.map.owner(hash_slot::of(key)) == Some(node)
             }
-            // The engine renews all leases on this event. A node that reconnects but has no slot
+            // The engine renews all leases on `Connected`. A node that reconnects but has no slot
             // must not cause that.
             StoreEvent::Connected | StoreEvent::Away => self.map.names(node),
             StoreEvent::Reply(..) => true,

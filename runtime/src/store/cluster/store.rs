@@ -27,19 +27,19 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
-/// Interval between reads of the map while nothing indicates a change.
+/// Interval between reads of the slot map while nothing indicates a change.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// First and longest pause between reads while the map is wrong. Each pause is twice as long as the
-/// previous one.
+/// First and longest pause between reads while the slot map may be out of date. Each pause is twice
+/// as long as the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a map with an older epoch until this many reads have failed. Then it accepts
-/// the map, because a cluster that was created again begins with a low epoch.
+/// The store rejects a slot map with an older epoch until this many reads have failed. Then it
+/// accepts the map, because a cluster that was created again begins with a low epoch.
 const OLDER: u32 = 10;
 
-/// Number of nodes that each read of the map asks at once. A single node may be down, or may have
-/// missed a fail-over.
+/// Number of nodes that each read of the slot map asks at once. A single node may be down, or may
+/// have missed a fail-over.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
@@ -52,17 +52,19 @@ pub(crate) struct ClusterStore {
     io_timeout: Duration,
     seeds: Vec<Server>,
     replicas: Vec<Server>,
-    /// The pending read of the map.
+    /// The pending read of the slot map.
     reading: Option<Reading>,
     last_read: Instant,
-    /// True if a node's answer has shown, since the last read began, that the map is wrong.
+    /// True if a node's answer has shown, since the last read began, that the map may be out of
+    /// date.
     doubted: bool,
     /// The cluster's epoch when the map was reported.
     generation: u64,
-    /// Zero while the map is right. Otherwise 1, plus one for each read that did not correct the
-    /// map.
+    /// Zero while nothing shows that the map is out of date. Otherwise 1, plus one for each read
+    /// that did not correct the map.
     failed_reads: u32,
-    /// Total number of nodes asked. The next read continues with the nodes after these.
+    /// Number of nodes asked in all reads so far. The next read continues with the nodes after
+    /// these.
     asked: usize,
     timer: Pin<Box<Sleep>>,
     /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
@@ -71,7 +73,8 @@ pub(crate) struct ClusterStore {
 
 impl ClusterStore {
     /// Finds the masters and connects to all of them at once. Fails if none can be reached, or if
-    /// an operator must fix the cause. Otherwise, the store keeps trying to reach the others.
+    /// one fails for a reason that an operator must fix. Otherwise, the store keeps trying to reach
+    /// the missing masters.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
@@ -113,8 +116,8 @@ impl ClusterStore {
         check::check(address, options).await
     }
 
-    /// Connects to the masters of `topology`. Fails if none can be reached, or if an operator must
-    /// fix the cause.
+    /// Connects to the masters of `topology`. Fails if none can be reached, or if one fails for a
+    /// reason that an operator must fix.
     async fn meet(&mut self, topology: &Topology) -> Result<(), LockError> {
         let masters = topology.one_slot_each();
         let starting = masters.iter().map(|(endpoint, slot)| {
@@ -164,7 +167,7 @@ impl ClusterStore {
             .collect();
     }
 
-    /// Reads the map again if the next read is due. Returns true if a read began or ended.
+    /// Reads the slot map again if the next read is due. Returns true if a read began or ended.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
         let stale = self.router.take_stale();
         self.doubted |= stale;
@@ -200,7 +203,7 @@ impl ClusterStore {
             {
                 false
             }
-            // A node that knows no master has just left the cluster, or has not joined it yet.
+            // A node that reports no master has just left the cluster, or has not joined it yet.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);
                 topology.uncovered() == 0 && !self.nodes.misses(self.router.map())
@@ -230,7 +233,7 @@ impl ClusterStore {
             .min(longest)
     }
 
-    /// Returns the nodes that the next read asks: the next [`ASKED`] of all nodes, in turn.
+    /// Returns the nodes to ask in the next read of the slot map: [`ASKED`] of all nodes, in turn.
     fn next_asked(&mut self) -> Vec<Server> {
         let mut all: Vec<_> = self.nodes.servers().collect();
         all.extend_from_slice(&self.replicas);

@@ -14,8 +14,8 @@ use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
-/// Time for further answers after the first. A node that answers later may be the first that knows
-/// of a fail-over.
+/// Time to wait for further answers after the first, because a slower node may report a newer
+/// fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The cluster, as one node reports it.

@@ -21,8 +21,9 @@ const FIRST_RETRY: Duration = Duration::from_millis(25);
 /// server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then the leases are lost,
-/// and a server that comes back must not be flooded with connections.
+/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then, short leases are lost,
+/// and longer ones outlast this pause. A server that comes back must not be flooded with
+/// connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
@@ -36,7 +37,7 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 
 type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Attempts to replace a store's connection. `T` is the type of an open connection.
+/// Manages the attempts to replace a store's connection. `T` is the type of an open connection.
 pub(crate) struct Supervisor<T> {
     /// Name of the server, for the log.
     server: String,
@@ -51,8 +52,8 @@ pub(crate) struct Supervisor<T> {
     /// Number of attempts since the server last carried out a request.
     attempts: u32,
     out: bool,
-    /// True if an attempt has failed since the server went out, and the server has not answered
-    /// since.
+    /// True if an attempt has failed since the connection was lost, and the server has not answered
+    /// since. Also true before the first connection of a lazy store.
     away: bool,
     reason: Failure,
     /// True if the last attempt was refused. The next ones begin at most once in [`LONG_RETRY`],
@@ -99,8 +100,8 @@ impl<T> Supervisor<T> {
         &self.reason
     }
 
-    /// Records that the server has carried out a request. While a connection is being replaced, the
-    /// pauses between attempts keep growing.
+    /// Records that the server has carried out a request. Resets the pauses between attempts,
+    /// unless a connection is being replaced.
     pub(crate) fn served(&mut self) {
         if self.next.is_none() {
             self.attempts = 0;
@@ -145,8 +146,8 @@ impl<T> Supervisor<T> {
     }
 
     /// If the next attempt is due, starts it by calling `open` with its time limit. Postpones it if
-    /// the previous attempt hangs but began only recently. Schedules a further attempt, in case
-    /// this one fails or hangs. Returns true if an attempt was due.
+    /// the previous attempt began only recently and hangs or was refused. Schedules a further
+    /// attempt, in case this one fails or hangs. Returns true if an attempt was due.
     pub(crate) fn attempt<F>(&mut self, now: Instant, open: impl FnOnce(Duration) -> F) -> bool
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
@@ -194,7 +195,7 @@ impl<T> Supervisor<T> {
     }
 
     /// Records that an attempt has failed. While there is no connection, requests are refused with
-    /// `reason`. Returns true if the server counts as away since this failure, and did not before.
+    /// `reason`. Returns true if this failure makes the server count as away.
     pub(crate) fn failed(&mut self, reason: Failure) -> bool {
         if self.attempts == 1 || (reason.is_refusal() && !self.refused) {
             let (server, error) = (self.server.clone(), reason.error.clone());

@@ -38,7 +38,7 @@ pub(super) struct Mailbox {
 }
 
 impl Entries {
-    /// Opens a mailbox for another pool.
+    /// Opens a mailbox for a new pool, and returns the pool's id.
     pub(super) fn open(&mut self) -> PoolId {
         self.last_pool += 1;
         let pool = PoolId(self.last_pool);
@@ -156,8 +156,8 @@ impl Entries {
         }
     }
 
-    /// Reserves a free key for the first pool in its queue, for `CLAIM`. Returns true if there was
-    /// one.
+    /// Reserves a free key for the first pool in its queue, for `CLAIM`. Returns true if a pool was
+    /// waiting.
     pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;

@@ -93,9 +93,9 @@ pub(super) enum State {
 
 impl Entry {
     /// Returns the earliest time when a call with this limit may get a better answer, if no lease
-    /// is renewed. For a call with a limit on held permits, this is the time when fewer permits
-    /// than the limit are left. For a call without a limit, it is the end of the first permit. If
-    /// no permits are held, it is the end of the lock.
+    /// is renewed. If permits are held, this is the time when fewer of them than the call's limit
+    /// remain. For a call without a limit, it is the end of the first permit. If no permits are
+    /// held, it is the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
@@ -134,6 +134,6 @@ impl Entry {
     }
 }
 
-/// Maximum number of shares that a join allows; 0 for no limit.
+/// Maximum number of shares that a call allows, including its own; 0 for no limit.
 #[derive(Clone, Copy)]
 pub(super) struct Limit(pub(super) u32);

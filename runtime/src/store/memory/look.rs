@@ -21,7 +21,7 @@ impl Space {
         self.entries().look(key, now)
     }
 
-    /// Returns the locks that follow `place` in a list, in the order of their keys: one page.
+    /// Returns one page of locks in the order of their keys, starting after `place`.
     pub(crate) fn page(&self, namespace: &str, pattern: &Pattern, place: &Place) -> Page {
         let now = self.clock.now();
         let mut entries = self.entries();

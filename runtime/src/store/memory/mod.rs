@@ -36,12 +36,12 @@ pub(crate) struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Returns locks that no other pool shares.
+    /// Returns a pool's access to locks that no other pool shares.
     pub(crate) fn private(clock: Clock) -> Self {
         Self::inside(Space::new(clock))
     }
 
-    /// Returns the locks that all pools of this name share in this process.
+    /// Returns a pool's access to the locks that all pools of this name share in this process.
     pub(crate) fn named(name: String) -> Self {
         let (space, pool) = Space::enter_named(&name);
         Self {
@@ -52,7 +52,7 @@ impl MemoryStore {
         }
     }
 
-    /// Returns another pool on the same locks, for the pools of a test kit.
+    /// Returns another pool's access to the same locks, for the pools of a test kit.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(&self) -> Self {
         Self::inside(Arc::clone(&self.space))

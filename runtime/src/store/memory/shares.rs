@@ -136,8 +136,8 @@ impl Entries {
         };
         if let Some(keep) = keep.filter(|_| !share.revoked) {
             let ends = now + keep;
-            // Kept under another token, so that a late request with `token` does not find the
-            // share.
+            // The share stays under another token, so that a late request with `token` does not
+            // find it.
             shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
         }
         self.shares_changed(key, now);

@@ -39,7 +39,7 @@ impl Space {
         (Arc::clone(space), space.enter())
     }
 
-    /// Opens a mailbox for another pool.
+    /// Opens a mailbox for a new pool, and returns the pool's id.
     pub(super) fn enter(&self) -> PoolId {
         self.entries().open()
     }

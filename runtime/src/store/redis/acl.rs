@@ -1,6 +1,6 @@
-//! The permissions of a user on the server: the smallest set that works.
+//! The permissions of a user on the server: the required ones, and optional ones.
 
-/// Commands that every user needs, in addition to the keys of its namespace:
+/// Commands that every user must be allowed, besides access to the keys of its namespace:
 ///
 /// | permission | for |
 /// |---|---|
@@ -52,8 +52,8 @@ pub(crate) const FOR_LISTS: &[&str] = &["scan"];
 /// Additional command for a pool that waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
-/// Additional commands on every node of a cluster: for a slot that moves, for the map of the slots,
-/// and for the cluster's state in checks.
+/// Additional commands on every node of a cluster: for a slot that moves, for the slot map, and for
+/// the cluster's state in checks.
 pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
 /// Returns the rule for a user of the namespace `lock`, as arguments of `ACL SETUSER`.

@@ -27,7 +27,8 @@ impl Redis {
         Ok(Self { master, replicas })
     }
 
-    /// Applies the pool's certificates to the address, and the URL's `replicas` to `options`.
+    /// Applies the pool's certificates and credentials to the address, and the URL's `replicas` to
+    /// `options`.
     fn with(self, options: Options) -> Result<(MasterAddress, Options), LockError> {
         let master = self.master.with_tls(&options.tls)?;
         let master = master.with_logins(options.logins.as_ref());

@@ -28,8 +28,7 @@ use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 const TTL: Duration = Duration::from_secs(1);
 
 /// Before this version, a server replicates the source of scripts. The scripts of locks read the
-/// clock, so a server must replicate their effects instead. They also need `SCRIPT LOAD` in the
-/// same pipeline as their call.
+/// clock, so a server must replicate their effects instead.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.
@@ -72,8 +71,8 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// Returns the requests of the trial. They take a lock, find it held with another token, renew it,
-/// remove it, and leave its queue.
+/// Returns the requests of the trial. They take a lock, try to take it with another token, renew
+/// it, remove it, and leave its queue.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
@@ -197,7 +196,7 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Only the append-only log counts, because a snapshot is always older than the newest lock.
+/// Looks only at the append-only log, because a snapshot is always older than the newest lock.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(

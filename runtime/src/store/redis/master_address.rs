@@ -73,7 +73,8 @@ impl MasterAddress {
         matches!(self, Self::Sentinels(_))
     }
 
-    /// Returns a host if other parties on the network can read the connection to it.
+    /// Returns the host of the server, or of a Sentinel, if other parties on the network can read
+    /// the connection to it.
     pub(super) fn readable(&self) -> Option<String> {
         match self {
             Self::Server(server) => server.readable(),

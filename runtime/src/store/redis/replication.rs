@@ -18,8 +18,8 @@ use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
-/// The longest `WAIT` is the pool's `io_timeout` divided by this number. It is half of the patience
-/// of an acquire, after which the store replaces a silent connection.
+/// The longest `WAIT` is the pool's `io_timeout` divided by this number. An acquire's patience,
+/// after which the store replaces a silent connection, is twice as long.
 const SHARE: u32 = 8;
 
 /// Number of replicas that must acknowledge a write.

@@ -33,8 +33,8 @@ const DEFAULT_PORT: u16 = 26_379;
 /// The accepted options after the `?` of a URL.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
-/// After a majority of the Sentinels has named a master, the others have this long to answer. One
-/// of them may be the first that knows of a fail-over.
+/// After a majority of the Sentinels has named a master, the others have this long to answer. A
+/// slower one may report a newer fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The Sentinels of one master. `Display` shows no credentials.
@@ -120,7 +120,7 @@ impl Sentinels {
         self
     }
 
-    /// Returns the settings for the master at any address.
+    /// Returns the settings for connections to the master at any address.
     pub(super) fn like(&self) -> &Server {
         &self.like
     }
@@ -232,7 +232,7 @@ impl Sentinels {
                          permission +sentinel"
                             .to_owned()
                     }
-                    // One side has refused the other's certificate.
+                    // The TLS handshake failed, so no Sentinel has answered.
                     "tls" => format!("no Sentinel answered: {source}"),
                     _ => format!("the Sentinel answered: {source}"),
                 };

@@ -70,7 +70,7 @@ impl QuorumCore {
         met
     }
 
-    /// Returns another node that may vote and is the same server.
+    /// Returns another node that is the same server and is not excluded from voting.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others
@@ -115,8 +115,8 @@ impl QuorumCore {
                 TakeKind::Share { .. } => self.report(id, Err(no_shares())),
                 TakeKind::Recall => self.report(id, Err(no_results())),
             },
-            // A lock that should become a share stays whole, because a quorum does not support
-            // shares.
+            // A renewal with `shares` asks to turn the whole lock into a share. The lock stays
+            // whole, because a quorum does not support shares.
             Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
             Op::Give(Give {
                 kind: GiveKind::Record(_),

@@ -125,7 +125,7 @@ fn repeating_an_undecided_request_removes_nothing() {
 fn an_acquire_longer_than_half_the_ttl_fails() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
-    // The process was stopped, so no thread called `tick`, and no deadline took effect.
+    // The test simulates a paused process: no thread has called `tick`, so no deadline took effect.
     quorum.now = quorum.now + TTL / 2 + Duration::from_millis(1);
     quorum.yes(0, 1);
     quorum.yes(1, 1);

@@ -1,8 +1,8 @@
 //! Decides if a node may vote. Does no I/O.
 //!
 //! A restarted node may have forgotten locks for which it had voted. It would then vote for a
-//! second holder. Therefore it does not vote until the end of every lease that it may have
-//! forgotten.
+//! second holder. Therefore its vote for an acquire does not count until the end of every lease
+//! that it may have forgotten.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ struct Run {
     since: Instant,
 }
 
-/// Result of a new connection to a node.
+/// The server process of a new connection, compared with that of the last connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     /// The first connection to the node.
@@ -41,7 +41,7 @@ pub(super) enum Met {
     Restarted,
 }
 
-/// Returns how long a node may not vote after its start.
+/// Returns the duration of a node's quarantine.
 pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
     longest_ttl + SLACK
 }

@@ -176,7 +176,7 @@ fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     is_kept.then(|| seen.now + seen.left.unwrap_or_default())
 }
 
-/// Returns the holder in a node's value. Version 0.1.0 wrote `token:owner`.
+/// Returns the holder in a node's value. Version 0.1.0 of leasehold wrote `token:owner`.
 fn holder(value: &str, seen: &Seen<'_>) -> Holder {
     let (record, revoked) = match Written::read(value) {
         Written::Held(record) => (record, false),

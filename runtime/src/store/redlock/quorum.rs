@@ -106,8 +106,8 @@ impl Tally {
         }
     }
 
-    /// Returns the time after which the keys on so many refusing nodes have expired that a quorum
-    /// can vote yes.
+    /// Returns the time after which enough keys on refusing nodes have expired for a quorum of yes
+    /// votes.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));

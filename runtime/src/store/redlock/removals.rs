@@ -14,7 +14,7 @@ use crate::store::OpId;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// A key of this pool that the node may have.
+/// Removal of a key that the node may have.
 #[derive(Debug, Clone)]
 pub(super) struct PendingRemoval {
     pub(super) key: FullKey,

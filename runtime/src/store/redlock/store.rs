@@ -35,20 +35,21 @@ pub(crate) struct RedlockStore {
     announced: Announced,
     /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
-    /// True if no quorum can be reached any longer, and the engine is not notified yet.
+    /// True if the quorum has become unreachable, and the engine has not been notified yet.
     gone: bool,
 }
 
 struct Node {
     name: String,
     store: RedisStore,
-    /// The connection that was last reported to the core.
+    /// Number of the connection last reported to the core.
     met: Generation,
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. Fails if no quorum can be reached, or if an operator must fix
-    /// the fault of a node. Otherwise, the store keeps trying to reach the other nodes.
+    /// Connects to all nodes at once. Fails if no quorum can be reached, or if a node fails for a
+    /// reason that an operator must fix. Otherwise, the store keeps trying to reach the missing
+    /// nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -287,7 +288,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Fails if no quorum can be reached, or if an operator must fix the fault of a node.
+/// Fails if no quorum can be reached, or if a node fails for a reason that an operator must fix.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();

@@ -116,8 +116,8 @@ impl TokenMap {
         }
     }
 
-    /// Records that a removal is sent. Returns an entry with the token to send, and the acquires
-    /// sent before it. If the lock is unknown, the entry has `ttl`.
+    /// Records that a removal is sent. Returns an entry with the token to send, and with the
+    /// acquires sent before the removal. If the lock is unknown, the entry has `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
@@ -143,8 +143,8 @@ impl TokenMap {
     }
 
     /// Records that the lock was taken away by force on `node`. `lease` is one half of the token on
-    /// the node. When this was the case on `quorum` nodes, returns the token by which the engine
-    /// knows the lock.
+    /// the node. After `quorum` nodes have done so, returns the token by which the engine knows the
+    /// lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,

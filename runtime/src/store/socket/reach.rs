@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::{Socket, Stream};
 use crate::base::io_text::io_text;
 
-/// Returns the addresses of a host. There is at least one.
+/// Returns the addresses of a host. Fails if it has none.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| explained(&error))?;
-    // Without Nagle's algorithm, because requests are already collected into one write.
+    // Nagle's algorithm is off, because requests are already collected into one write.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
 }

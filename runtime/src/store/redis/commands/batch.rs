@@ -6,7 +6,7 @@
 //! a lock to other processes and queues for it again in one step.
 //!
 //! The order of requests for different locks does not matter. Requests for the same lock keep their
-//! order: a release may be sent before earlier acquires, but not before an acquire of its own lock.
+//! order: a release may be sent before earlier acquires of other locks, but not of its own lock.
 
 use std::mem;
 use std::time::Duration;

@@ -61,8 +61,8 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The script gets the key of the shares instead of the queue's key. That key has another
-        // type, so the script takes it for an empty queue.
+        // The script gets the shares' key instead of the queue's key. The shares' key has another
+        // type than a queue, so the script treats it as an empty queue.
         [
             Op::Keep {
                 renewals,
@@ -90,7 +90,7 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     } else {
         out.call(&ACQUIRE_PLAIN, ops.len())
     };
-    // In a cluster, the batch has only one lock, so this counter is in the lock's slot.
+    // In a cluster, the batch has only one lock, so its fence counter is in the lock's slot.
     if auxiliary_keys && let Some(Op::Take(Take { key, .. })) = ops.first() {
         command.arg(&*names.fences(key));
     }
@@ -157,7 +157,7 @@ fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     }
 }
 
-/// Splits requests into groups that differ only in lock and token.
+/// Splits requests into groups. The requests of a group differ only in lock and token.
 fn groups<'a>(ops: &'a [&'a Op]) -> impl Iterator<Item = &'a [&'a Op]> {
     ops.chunk_by(|one, next| Conditions::of(one) == Conditions::of(next))
 }
@@ -180,8 +180,8 @@ fn acquire_all(
     out: &mut Outgoing,
 ) {
     let mut command = out.call(&ACQUIRE_ALL, 1 + 2 * keys.len());
-    // One counter serves all locks of the namespace, or in a cluster all locks of a slot. There,
-    // all keys of this command are in one slot.
+    // One fence counter serves all locks of the namespace, or in a cluster all locks of a slot. In
+    // a cluster, all keys of this command are in one slot.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
     }

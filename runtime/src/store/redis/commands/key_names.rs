@@ -92,7 +92,7 @@ impl KeyNames {
         self.auxiliary_keys
     }
 
-    /// Returns the kind of scripts to which these names belong.
+    /// Returns the kind of scripts that use these names.
     pub(crate) fn scripts(&self) -> Scripts {
         if self.auxiliary_keys {
             Scripts::Fenced
@@ -122,7 +122,7 @@ impl KeyNames {
     }
 
     /// Returns the owner of a lock, for operators who read its key: the host, the process id and
-    /// the name of the holder.
+    /// the function of the call.
     pub(crate) fn owner(&self, function: &str) -> String {
         shortened([&self.owner, " ", function]).concat()
     }

@@ -11,7 +11,7 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
 }
 
-/// The node that must get a request instead.
+/// Redirect of a request: the node that must get it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
@@ -50,7 +50,8 @@ impl Redirect {
         let slot = words.next()?.parse().ok()?;
         // The port follows the last colon, because an IPv6 address contains colons, too.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // The answering node does not know the other node's name. The cluster's map may contain it.
+        // The answering node has no host name for the other node. The cluster's slot map may
+        // contain one.
         if host == "?" {
             return None;
         }

@@ -142,8 +142,7 @@ fn acquired(value: &Value) -> Option<Reply> {
             wanted: Some(integer(waiting)? > 0),
         }),
         [code, left, queued, owner @ ..] if integer(code)? == 0 => Some(Reply::Held {
-            // Negative for a lock of another client without a ttl, or for a lock that has just
-            // expired.
+            // Negative if the key has just expired, or has no ttl because another library set it.
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),

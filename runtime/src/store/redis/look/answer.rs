@@ -21,7 +21,8 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
 /// Reads the answers for the keys of a list, one at a time.
 ///
 /// A key that this client may not read is shown as foreign, so that the other locks can still be
-/// listed. If the client may read none of the keys, the list fails, because it lacks a permission.
+/// listed. If the client may read none of the keys, the list fails, to report the missing
+/// permission.
 pub(crate) struct List {
     reads_some: bool,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// The lock whose key this client may not read.
+    /// Stands for a lock whose key this client may not read.
     const FOREIGN: Self = Self {
         now: SystemTime::UNIX_EPOCH,
         value: Some(b"?"),

@@ -52,7 +52,7 @@ impl RedisSource {
         Self::of(master, KeyNames::of(options), options)
     }
 
-    /// Like `new`, but with other names for the auxiliary keys.
+    /// Like `new`, but with the given names of keys and channels.
     pub(crate) fn of(master: MasterAddress, names: KeyNames, options: &Options) -> Self {
         Self {
             master,

@@ -7,7 +7,8 @@ use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState};
 use crate::owner::Owner;
 
-/// A time up to this far ahead of the server's clock is shown as the present time.
+/// A time up to this far ahead of the server's clock is shown as the present time, because fences
+/// can be ahead of the clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// A parsed value, without the token and the name of the process.

@@ -25,7 +25,7 @@ impl LockStore for RedisStore {
     }
 
     fn is_away(&self) -> bool {
-        // The first attempt to connect is neither a failure nor a success yet.
+        // The store does not count as away during its first attempt to connect.
         self.is_out() && !self.opening
     }
 

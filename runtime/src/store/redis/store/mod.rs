@@ -46,7 +46,7 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Replaced connections that had fallen silent. The store still accepts answers that arrive on
+    /// Replaced connections, such as silent ones. The store still accepts answers that arrive on
     /// them.
     retired: Vec<Connection>,
     supervisor: Supervisor<OpenedConnection>,
@@ -155,8 +155,9 @@ impl RedisStore {
         }
     }
 
-    /// Returns the number of the current connection, and the `INFO` of its server. While the
-    /// connection lasts, the server is the same process.
+    /// Returns the number of the current connection, and its server's `INFO`. A restarted server
+    /// needs a new connection, so the `INFO` describes the same process as long as the connection
+    /// lasts.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
         Some((connection.generation, connection.info.as_ref()))

@@ -14,23 +14,25 @@ use std::collections::VecDeque;
 
 use crate::store::redis::garbage::Garbage;
 
-/// Maximum length of a line, including its end. Errors are lines, and contain messages of scripts.
+/// Maximum length of a line of text (`+`, `-`, `(` or `,`), including its end. Errors are such
+/// lines, and contain messages of scripts.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Maximum length of a line of the other types, which contain at most a number.
+/// Maximum length of any other line. It contains at most a short number.
 const LONGEST_NUMBER: usize = 32;
 
-/// Maximum number of values in one array, set or map. The map of a cluster has up to 16,384 slots.
+/// Maximum number of values in one array, set or map. A cluster's slot map has up to 16,384
+/// entries.
 const MOST: u64 = 64 * 1024;
 
 /// Maximum length of a text, and of a reply with its whole content, in bytes. The replies to this
-/// client have a few kilobytes. The map of a cluster may have more.
+/// client have a few kilobytes. A cluster's slot map may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// Number of bytes of returned replies at the start of the buffer, above which they are removed.
+/// Returned replies are removed from the start of the buffer when they exceed this number of bytes.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.
@@ -38,7 +40,7 @@ const KEPT: usize = 16 * 1024;
 enum Position {
     /// In a line, or at its beginning.
     Line,
-    /// In a text. This many bytes of it are missing, including the line end after it.
+    /// In a text. This many of its bytes must still arrive, including the line end after it.
     Text(u64),
 }
 
@@ -55,7 +57,7 @@ pub(crate) struct Framer {
     open: usize,
     /// The end of the bytes that the framer has read.
     looked: usize,
-    /// For each level of nesting, the number of missing values.
+    /// For each level of nesting, the number of values that must still arrive.
     missing: Vec<u64>,
     /// The length of the incomplete reply so far.
     length: u64,
@@ -215,8 +217,8 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // RESP3 attributes come before the value that they describe, so that value is missing,
-            // too.
+            // RESP3 attributes come before the value that they describe. This value must still
+            // arrive, too.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -228,7 +230,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Reads further bytes of a text of which `left` bytes are missing.
+    /// Reads further bytes of a text, of which `left` bytes are not read yet.
     fn in_text(&mut self, left: u64) -> Result<(), Garbage> {
         let come = &self.bytes[self.looked..];
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(come.len());
@@ -259,7 +261,7 @@ impl Framer {
 
     fn grow(&mut self, by: u64) -> Result<(), Garbage> {
         self.length += by;
-        // A text of the maximum length also has a line before it, and a line end.
+        // The 64 bytes are for the line before a text of the maximum length, and for its line end.
         if LONGEST + 64 < self.length {
             return Err(Garbage(format!("a reply of more than {LONGEST} bytes")));
         }
@@ -280,7 +282,7 @@ impl Framer {
     }
 }
 
-/// Parses a length. Returns `None` for `-1`, which stands for a missing value.
+/// Parses a length. Returns `None` for `-1`, which stands for a nil value.
 fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     if digits == b"-1" {
         return Ok(None);

@@ -163,8 +163,8 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     /// Fails if the outcome depends on the pieces into which a reply is split, or if the framer
-    /// returns an incomplete line. Also fails if the framer refuses a reply that the crate's parser
-    /// accepts, or if the two parsers differ.
+    /// returns an incomplete line. Also fails if the framer refuses a reply that the parser of the
+    /// crate `redis` accepts, or if `replies::read` and that parser differ.
     #[test]
     fn replies_may_be_split_anywhere(
         replies in prop::collection::vec(reply(), 1..6),

@@ -42,8 +42,8 @@ impl Server {
             ));
         }
         let url = format!("{base}{}", query.rest());
-        // The crate's error is dropped, because it may quote a part of the URL, and with it the
-        // password.
+        // The error of the crate `redis` is dropped, because it may quote a part of the URL, and
+        // with it the password.
         let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
                 "the lock store's URL is invalid; write redis://[user:password@]host[:port][/db] \
