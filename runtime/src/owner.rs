@@ -154,7 +154,8 @@ impl fmt::Display for Owner {
 mod tests {
     use super::*;
 
-    /// Fails if a character is cut, if text follows a cut, or if blanks are left at the end.
+    /// Fails if a character is cut in two, if a part behind a cut part is kept, or if blanks are
+    /// left at the end.
     #[test]
     fn long_owner_texts_are_truncated() {
         let long = "é".repeat(LONGEST);
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(shortened(["x", &long]).concat().len(), LONGEST - 1);
     }
 
-    /// Fails if a cut text is too long, or has lost an end.
+    /// Fails if a cut text is too long, or if its start or its end is missing.
     #[test]
     fn long_functions_are_cut_in_the_middle() {
         assert_eq!(cut_in_the_middle("a::b", 4), "a::b");
