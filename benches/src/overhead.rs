@@ -18,7 +18,8 @@ use crate::figures::{Figures, quantile};
 
 /// Number of calls between two readings of the clock.
 const BATCH: u32 = 100;
-/// Number of polls between two readings. It is larger, because a poll takes only nanoseconds.
+/// Number of polls between two readings of the clock. It is larger, because a poll takes only
+/// nanoseconds.
 const POLLS: u32 = 10_000;
 
 /// Returns the figures of one round, with the name of each measurement.
