@@ -91,8 +91,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
 }
 
 /// Returns the length of the warm-up, which precedes the window. Clients that keep leases need only
-/// a short one: they take the leases before they are ready, and then read the state of each lease
-/// for the first time.
+/// a short one, because they take the leases before they are ready. In the warm-up they read each
+/// lease for the first time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -150,7 +150,7 @@ pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result
     Ok(command)
 }
 
-/// Returns the program of a peer (a contestant that is a separate program), if it is installed.
+/// Returns the program of a peer (a contestant in a separate program), if it is installed.
 fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     let missing = peers.join(folder).join("not-installed");
     if let Ok(reason) = std::fs::read_to_string(&missing) {

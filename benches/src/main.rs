@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `row`, `setup`, `entry` | the benchmarks (rows), their conditions, and the selection for a run |
+//! | `row`, `setup`, `entry` | the benchmarks (rows), their conditions, the selection for a run |
 //! | `stage`, `delay`, `engines` | servers, the network to them, and busy processes |
 //! | `contestants` | the contestants; those in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |

@@ -102,7 +102,7 @@ async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
             Poll::<()>::Pending
         });
         let mut request = pin!(pool.lock("gate").ttl(Duration::from_hours(1)).run(body));
-        // The engine grants the lock before this returns. So every later poll reaches the body.
+        // The engine grants the lock within this second. So every later poll reaches the body.
         let granted = tokio::time::timeout(Duration::from_secs(1), &mut request).await;
         debug_assert!(granted.is_err());
         poll_again(request, window / 2)

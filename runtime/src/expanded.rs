@@ -90,7 +90,8 @@ pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
 
-/// Creates a key from an expression that does not depend on `arguments`.
+/// Creates a key from an expression. `arguments` has the names of the function's arguments, but is
+/// empty if the expression uses one of them.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
     T: WholeKey<Hint> + ?Sized,

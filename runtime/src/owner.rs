@@ -117,7 +117,7 @@ fn start_of(text: &str, room: usize) -> &str {
     ends.find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
-/// Cuts the parts to the length that a store keeps.
+/// Cuts the parts so that they have at most `LONGEST` bytes together.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {

@@ -1,6 +1,6 @@
 //! Code that a careful developer writes by hand: `SET NX PX` with a random value, and
-//! compare-and-delete. All requests use one multiplexed connection, and a task for each lock renews
-//! it.
+//! compare-and-delete. All requests use one multiplexed connection. A kept lease (`Keeps`) has a
+//! task that renews it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! This project: an annotated function, as users write it.
+//! This project: an annotated function, as users write it. Kept leases (`Keeps`) are guards
+//! instead.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ pub(crate) enum Contestant {
     DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
-    /// The same lock by hand, with a new attempt every 50 ms.
+    /// Like `hand_written`, but with a new attempt every 50 ms.
     #[value(name = "poll_50ms")]
     Poll50ms,
     /// The crate rslock.

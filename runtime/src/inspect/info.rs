@@ -213,7 +213,7 @@ impl Holder {
         }
     }
 
-    /// Returns a holder that is a client without leasehold.
+    /// Returns a client without leasehold as a holder.
     #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn foreign(expires_in: Option<Duration>) -> Self {
         Self {

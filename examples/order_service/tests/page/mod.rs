@@ -216,8 +216,8 @@ fn a_killed_holder_keeps_its_lock_until_its_lease_ends() {
 }
 
 /// Fails if the page does not show double orders in red. Also fails if the picture for the README,
-/// which this test takes, is too large. The variable `LEASEHOLD_PICTURE` specifies the picture's
-/// file.
+/// which this test takes, is too large. The environment variable `LEASEHOLD_PICTURE` specifies the
+/// picture's file.
 #[test]
 fn without_the_lock_the_page_shows_double_orders_in_red() {
     let redis = Server::start();

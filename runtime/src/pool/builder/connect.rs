@@ -78,7 +78,7 @@ impl LockPoolBuilder {
     }
 }
 
-/// Returns the source of credentials: the builder's, or else the file of the URL.
+/// Returns the source of credentials: the builder's, or else the password file named in the URL.
 fn logins(builder: &LockPoolBuilder, target: &Target) -> Option<Provider> {
     let file = || Some(Provider::file(target.password_file()?.to_owned()));
     builder.credentials.clone().or_else(file)
