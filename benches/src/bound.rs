@@ -1,5 +1,5 @@
 //! Bounds that matter to services. A bound limits the ratio of leasehold's figure to that of
-//! hand-written code, in each row and setup.
+//! hand-written code, in some benchmarks and setups.
 
 use crate::entry::{self, Entry};
 use crate::measure::{Measure, find};
@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::table::figure;
 use crate::targets::Wanted::{self, AtLeast, AtMost};
 
-/// A bound for the ratio to hand-written code, in every setup of some rows.
+/// A bound for the ratio to hand-written code. `rows` selects benchmarks and setups.
 struct Bound {
     what: &'static str,
     rows: &'static [&'static str],
@@ -82,8 +82,8 @@ const fn bound(
 }
 
 impl Bound {
-    /// Returns the measured ratios of the rows and setups to which the bound applies, each with its
-    /// name, the best first.
+    /// Returns the measured ratios of the benchmarks and setups to which the bound applies, each
+    /// with its name, the best first.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();
@@ -123,7 +123,8 @@ impl Bound {
     }
 }
 
-/// Returns a line for each bound. A bound is met if every row and setup keeps it.
+/// Returns a line for each bound. A bound is met if all measured benchmarks and setups to which it
+/// applies meet it.
 pub(crate) fn table(measures: &[Measure]) -> String {
     let mut text =
         "| what, against `hand_written` | target | best | worst | |\n|---|---|---:|---:|---|\n"
@@ -142,7 +143,7 @@ mod tests {
         Measure::new(row, contestant, metric, &[value], "2026-01-31")
     }
 
-    /// Fails if a bound counts as met although one row or setup does not meet it.
+    /// Fails if a bound counts as met although one benchmark or setup does not meet it.
     #[test]
     fn a_bound_is_met_if_every_setup_meets_it() {
         let ours = |row: &str, ratio: f64| Measure {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the nanoseconds since a start that all processes of the machine share.
+/// Returns the nanoseconds since a fixed moment, the same for all processes of the machine.
 pub(crate) fn now() -> u64 {
     read(ClockId::Monotonic)
 }

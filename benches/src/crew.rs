@@ -31,7 +31,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) ttl: Duration,
     /// The runtime of clients in Rust, if it is not the default.
     pub(crate) runtime: Option<Runtime>,
-    /// The seed of the arrivals in this round.
+    /// The seed of the random arrival times: the number of the round.
     pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
     /// The program of an earlier build, for the contestant `leasehold_before`.
@@ -55,7 +55,7 @@ pub(crate) struct Outcome {
     pub(crate) server_cpu: Option<Duration>,
 }
 
-/// Runs one contestant once, in one row.
+/// Runs one contestant once, in one benchmark.
 pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result<Outcome, String> {
     let plans: Vec<Plan> = (0..shape.processes)
         .map(|number| plan(shape, setting, number))
@@ -90,8 +90,9 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take the
-/// leases before they are ready, and read them for the first time in the warm-up.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases need only
+/// a short one, because they take the leases before they are ready. In the warm-up they read each
+/// lease for the first time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -149,7 +150,7 @@ pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result
     Ok(command)
 }
 
-/// Returns the program that starts a peer, if the peer is installed.
+/// Returns the program of a peer (a contestant in a separate program), if it is installed.
 fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     let missing = peers.join(folder).join("not-installed");
     if let Ok(reason) = std::fs::read_to_string(&missing) {

@@ -52,7 +52,8 @@ fn connect(client: TcpStream, target: SocketAddr, delay: u64) -> io::Result<[Pip
     ])
 }
 
-/// Sleeps until bytes have arrived, the blocked receiver accepts bytes, or bytes are due.
+/// Sleeps until a client connects, bytes arrive, a blocked receiver accepts bytes again, or bytes
+/// are due.
 fn wait(listener: &TcpListener, pipes: &[Pipe]) -> io::Result<()> {
     let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
     for pipe in pipes {
@@ -138,7 +139,7 @@ impl Pipe {
     }
 }
 
-/// Returns `None` instead of the error that reports that the call would block.
+/// Returns `None` if the call would block, or if a signal has interrupted it.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -149,7 +150,8 @@ fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Prevents late wake-ups. To save power, Linux may wake a thread 50 µs late, a fifth of the delay.
+/// Prevents late wake-ups. To save power, Linux may wake a thread 50 µs late, which is a fifth of
+/// the usual delay of 250 µs.
 fn wake_on_time() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));

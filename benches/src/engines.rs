@@ -10,7 +10,7 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// ZooKeeper's default tick. With it, sessions last from 4 s to 40 s.
+/// ZooKeeper's default tick. It allows session time-outs from 4 s to 40 s.
 const TICK: Duration = Duration::from_secs(2);
 
 /// A server of an engine other than Redis, with its data on a disk. Dropping this ends the server.

@@ -1,4 +1,4 @@
-//! The rows of a run, with their setups and contestants.
+//! The benchmarks of a run, with their setups and contestants.
 
 use clap::ValueEnum as _;
 
@@ -8,14 +8,14 @@ use crate::row::{Row, Task};
 use crate::rows::{AGAINST, ROWS, SERVICE_ROWS};
 use crate::setup::Setup;
 
-/// A row in one of its setups. Each setup of a row has separate results.
+/// A benchmark (row) in one of its setups. Each setup has separate results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
     pub(crate) setup: Option<Setup>,
 }
 
-/// The separator between the row's name and the words of its setup, as in
+/// The separator between the name of a benchmark and the words of its setup, as in
 /// `open_200:current_thread`.
 const PARTING: char = ':';
 impl Entry {
@@ -29,7 +29,7 @@ impl Entry {
         name
     }
 
-    /// Returns the title above the table: the row's title, and the words of the setup.
+    /// Returns the title above the table: the benchmark's title, and the words of the setup.
     pub(crate) fn title(&self) -> String {
         let words = self
             .setup
@@ -37,8 +37,9 @@ impl Entry {
         self.row.title.to_owned() + &words.unwrap_or_default()
     }
 
-    /// True if `name` selects this entry. `name` begins with the row or the row's group, which is
-    /// the text before the first underscore. Then it may contain words of the setup.
+    /// True if `name` selects this entry. `name` begins with the name of a benchmark, such as
+    /// `open_200`, or with the group `open` of a benchmark with setups. Words of the setup may
+    /// follow.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
         let row = parts.next().unwrap_or_default();
@@ -59,7 +60,7 @@ impl Row {
     }
 }
 
-/// Returns every row, in each of its setups.
+/// Returns every benchmark, in each of its setups.
 pub(crate) fn all() -> impl Iterator<Item = Entry> {
     let rows = ROWS.iter().chain(SERVICE_ROWS).chain(AGAINST);
     rows.flat_map(Row::entries)
@@ -97,9 +98,10 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a row: those named by `wanted`, or all if `wanted` is empty. Controls
-/// (`Contestant::is_control`) take part only if they are named. The earlier build takes part
-/// whenever there is such a build.
+/// Returns the contestants of a benchmark: those in `wanted`. If `wanted` is empty, returns all
+/// that the benchmark lists, but separate programs only in a full run. Controls
+/// (`Contestant::is_control`) can be in `wanted` even if they are not listed. With `--against`, the
+/// earlier build always takes part, except in measurements without clients.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -96,7 +96,7 @@ fn open(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(measured.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
 }
 
-/// Adds the CPU time for each pair or section.
+/// Adds the CPU time for each pair or critical section.
 fn cost(outcome: &Outcome, figures: &mut Figures) {
     let Some(count) = figures.get("per_s").map(|per_s| per_s * seconds(outcome)) else {
         return;
@@ -109,7 +109,8 @@ fn cost(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(each(outcome.server_cpu).map(|each| ("server_cpu_us", each)));
 }
 
-/// Adds the figures of waits, from the request to the beginning of the section.
+/// Adds the figures of waits, from the request for the lock to the beginning of the critical
+/// section.
 fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let waits: Vec<_> = inside
@@ -154,8 +155,8 @@ fn weigh(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(bytes.map(|bytes| ("bytes", bytes)));
 }
 
-/// Returns the sections that began in the window. Also returns the sections that were requested in
-/// the window and began later.
+/// Returns the critical sections that began in the window, or after it because the task had to
+/// wait.
 fn in_window(outcome: &Outcome) -> Vec<Record> {
     let all = outcome.records.iter().flatten().copied();
     all.filter(|record| record.entered >= outcome.from)
@@ -174,8 +175,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// Returns the largest number of sections of a task, divided by the smallest number. A task without
-/// a section counts as if it had one.
+/// Returns the largest number of critical sections of a task, divided by the smallest number of a
+/// task. A task without one counts as if it had one.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {

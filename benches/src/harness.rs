@@ -1,5 +1,5 @@
-//! Runs rows. Each row has its own servers. All contestants of a row take part in the same run, in
-//! a new order each round.
+//! Runs the benchmarks (rows), each with separate servers. All contestants of a benchmark run in
+//! turn, in a new order in each round.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,16 +21,15 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// Name under which the figures of a build with metrics, but without an installed recorder, are
-/// shown.
+/// Name of the figures of a build with metrics, but without an installed recorder.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
-/// The ttl of most rows: longer than any section or wait for the CPU.
+/// The ttl of most benchmarks: longer than any critical section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
-/// The ttl of the rows that measure memory. It is long, so that no lease expires meanwhile.
+/// The ttl for measuring memory and instructions. It is long, so that no lease expires meanwhile.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
-/// Runs rows with the same arguments, folder and date.
+/// Runs benchmarks with the same arguments, folder and date.
 pub(crate) struct Harness<'a> {
     arguments: &'a RunArguments,
     folder: Folder,
@@ -46,7 +45,7 @@ impl<'a> Harness<'a> {
         })
     }
 
-    /// Runs a row and prints its table.
+    /// Runs a benchmark in one setup, and prints its table.
     pub(crate) fn run(&self, entry: &Entry) -> Result<Vec<Measure>, Fault> {
         let (name, title) = (entry.name(), entry.title());
         eprintln!("{name}: {title}");
@@ -88,7 +87,7 @@ impl<'a> Harness<'a> {
     ) -> Setting<'s> {
         let quick = self.arguments.quick;
         let (ttl, window) = match shape.work {
-            // Each lease is renewed once, after a third of the ttl.
+            // In this window each lease is renewed once, after a third of the ttl.
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
             // The window contains several renewals of each lease.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
@@ -199,7 +198,7 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
 }
 
 /// Returns the reasons why the run fails: leasehold let two tasks in at once, never served a
-/// waiter, or did not run. Slow times are no reason.
+/// waiter, lost a lease, or did not run. Slow times are no reason.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],

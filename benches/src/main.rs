@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `row`, `setup`, `entry` | the measured work, its conditions, and the selection for a run |
+//! | `row`, `setup`, `entry` | the benchmarks (rows), their conditions, the selection for a run |
 //! | `stage`, `delay`, `engines` | servers, the network to them, and busy processes |
 //! | `contestants` | the contestants; those in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
@@ -88,8 +88,8 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
     let mut measures = Vec::new();
     for entry in &rows {
         measures.extend(harness.run(entry)?);
-        // Written after each row, so that an interrupted run keeps the results of the completed
-        // rows.
+        // Written after each benchmark, so that an interrupted run keeps the results of the
+        // completed ones.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;
         }

@@ -1,4 +1,4 @@
-//! Results: one figure of several rounds, as stored in a file.
+//! A measure: one figure over several rounds, as stored in a file.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contestants::Fault;
 
-/// One metric of a contestant in a row.
+/// One metric of a contestant in a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measure {
     pub(crate) row: String,
@@ -94,7 +94,8 @@ pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads several files. If several of them contain a contestant's row, the last one counts.
+/// Reads several files. If several of them contain the same contestant in the same benchmark, the
+/// last one counts.
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Measure>, Fault> {
     let mut all = Vec::new();
     for path in paths {

@@ -13,7 +13,7 @@ impl Other {
     }
 
     /// Returns `None` for Redis, and an error for another engine. With this error the harness does
-    /// not run the row.
+    /// not run the benchmark.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

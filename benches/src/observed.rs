@@ -3,7 +3,7 @@
 use crate::contestants::Fault;
 
 /// Installs the recorder and the subscriber. The metrics go to an exporter for Prometheus, which is
-/// read every second. The subscriber writes a line for each ended span.
+/// read every second. The subscriber formats a line for each ended span, and discards it.
 #[cfg(feature = "observed")]
 pub(crate) fn install() -> Result<(), Fault> {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

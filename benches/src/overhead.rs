@@ -18,7 +18,8 @@ use crate::figures::{Figures, quantile};
 
 /// Number of calls between two readings of the clock.
 const BATCH: u32 = 100;
-/// Number of polls between two readings. It is larger, because a poll takes only nanoseconds.
+/// Number of polls between two readings of the clock. It is larger, because a poll takes only
+/// nanoseconds.
 const POLLS: u32 = 10_000;
 
 /// Returns the figures of one round, with the name of each measurement.
@@ -101,7 +102,7 @@ async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
             Poll::<()>::Pending
         });
         let mut request = pin!(pool.lock("gate").ttl(Duration::from_hours(1)).run(body));
-        // The engine grants the lock before this returns. So every later poll reaches the body.
+        // The engine grants the lock within this second. So every later poll reaches the body.
         let granted = tokio::time::timeout(Duration::from_secs(1), &mut request).await;
         debug_assert!(granted.is_err());
         poll_again(request, window / 2)

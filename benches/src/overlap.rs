@@ -1,9 +1,9 @@
-//! Detects sections of one lock that ran at the same time.
+//! Detects critical sections of one lock that ran at the same time.
 
 use crate::record::Record;
 
-/// Returns the number of sections that began before an earlier section had ended. Sorts the records
-/// by their beginning.
+/// Returns the number of critical sections that began before an earlier one had ended. Sorts the
+/// records by their beginning.
 pub(crate) fn count(records: &mut [Record]) -> u64 {
     records.sort_unstable_by_key(|record| record.entered);
     let mut free_from = 0;

@@ -1,4 +1,4 @@
-//! The extent of a run: all rows, a quick subset, or a comparison with an earlier build.
+//! The extent of a run: all benchmarks, a quick subset, or a comparison with an earlier build.
 
 /// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// True if this pace includes a row.
+    /// True if a run at this pace includes the benchmark.
     pub(crate) fn includes(self, row: &str) -> bool {
         const QUICK: &[&str] = &[
             "uncontended",

@@ -16,7 +16,7 @@ use crate::plan::Work;
 use crate::process::Client;
 use crate::row::{Clients, Engine};
 
-/// Number of pairs in the first run. It is enough for the client to create everything that it
+/// Number of pairs in the short run. It is enough for the client to create everything that it
 /// creates only once.
 const FEW: u32 = 500;
 const MANY: u32 = 1_500;

@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// Work of a client's tasks. "This many" below means the argument `tasks`.
+/// Work of a client's tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Work {
@@ -50,18 +50,18 @@ pub(crate) enum Work {
     Distinct,
     /// Whenever a pair is due, a new task takes a separate key once.
     Open,
-    /// Takes this many keys, spread over a renewal interval, and keeps them renewed.
+    /// Takes `tasks` keys, spread over a renewal interval, and keeps them renewed.
     Keep,
-    /// Takes this many keys as fast as it can, and keeps them renewed.
+    /// Takes `tasks` keys as fast as it can, and keeps them renewed.
     KeepBurst,
-    /// Takes this many keys, and reports the memory for them.
+    /// Takes `tasks` keys, and reports the memory for each.
     WeighHeld,
-    /// Lets this many callers wait, and reports the memory for them.
+    /// Lets `tasks` callers wait, and reports the memory for each.
     WeighWaiting,
-    /// Runs this many calls, each with a separate key, and reports the server's memory for each
+    /// Runs `tasks` calls, each with a separate key, and reports the server's memory for each
     /// result.
     WeighResults,
-    /// Runs this many pairs (acquire and release) one after another, for a program that counts
+    /// Runs `tasks` pairs (acquire and release) one after another, for a program that counts
     /// instructions.
     Pairs,
 }

@@ -1,4 +1,4 @@
-//! The plot of the most interesting rows, with a bar for each contestant.
+//! The plot of the most interesting benchmarks, with a bar for each contestant.
 
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, IntoDrawingArea as _, RGBColor, Rectangle, SVGBackend, Text};
@@ -9,7 +9,7 @@ use crate::contestants::Fault;
 use crate::measure::Measure;
 use crate::table::figure;
 
-/// A row and a metric, with the panel's title.
+/// A benchmark and a metric, with the panel's title.
 struct Panel {
     title: &'static str,
     row: &'static str,

@@ -1,9 +1,9 @@
-//! A client's record of each section, in a format that every language can write.
+//! A client's record of each critical section, in a format that every language can write.
 //!
 //! A file consists of 40-byte records, each five little-endian 64-bit integers: task, asked,
 //! entered, left, released. The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the
-//! harness has the sections of all processes on one clock, and can detect overlaps without relying
-//! on the clients.
+//! harness has the critical sections of all processes on one clock, and can detect overlaps without
+//! relying on the clients.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -12,7 +12,7 @@ use std::path::Path;
 const FIELDS: usize = 5;
 const SIZE: usize = FIELDS * 8;
 
-/// One section.
+/// One critical section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The task's number, counted from 0 in each process.

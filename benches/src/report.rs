@@ -14,9 +14,9 @@ use crate::{bound, machine, plot, table, targets};
 /// A part of the page to replace by new results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Section {
-    /// The rows with setups.
+    /// The benchmarks with setups.
     Services,
-    /// All other rows, with the plot.
+    /// All other benchmarks, with the plot.
     Measured,
 }
 
@@ -31,7 +31,8 @@ impl Section {
     }
 }
 
-/// Writes the results in `files` into a section of `page`, and the section's plot beside the page.
+/// Writes the results in `files` into a section of `page`. For `Measured`, also writes the plot
+/// beside the page.
 pub(crate) fn write(section: Section, files: &[PathBuf], page: &Path) -> Result<(), Fault> {
     let measures = measure::read(files)?;
     let old =
@@ -61,8 +62,8 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// The tables of the rows that resemble services: one table for each group of rows, with and
-/// without busy processes at the same time.
+/// The tables of the benchmarks that resemble services: the selected benchmarks and setups, and the
+/// title.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),
@@ -112,7 +113,7 @@ fn measured(measures: &[Measure], page: &Path) -> String {
     text
 }
 
-/// Returns the line below a table that names the row's contestants without a figure.
+/// Returns the line below a table that names the contestants without a figure.
 fn absent(entry: &Entry, measures: &[Measure]) -> String {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));

@@ -1,4 +1,4 @@
-//! A row: one kind of work, done by several contestants in one run.
+//! A row is one benchmark: one kind of work, done by several contestants in one run.
 
 use crate::contestants::Contestant;
 use crate::plan::Work;
@@ -13,11 +13,12 @@ pub(crate) struct Row {
     pub(crate) title: &'static str,
     pub(crate) contestants: &'static [Contestant],
     pub(crate) task: Task,
-    /// The setups, each with separate results. If empty, the row runs once in the default setup.
+    /// The setups, each with separate results. If empty, the benchmark runs in the default setup
+    /// only.
     pub(crate) setups: &'static [Setup],
 }
 
-/// The work of a row.
+/// The work of a benchmark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task {
     /// Work of client processes on an engine.
@@ -28,7 +29,7 @@ pub(crate) enum Task {
     Pair,
 }
 
-/// The shape of a row for client processes.
+/// The shape of a benchmark that runs client processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients {
     pub(crate) work: Work,
@@ -36,8 +37,8 @@ pub(crate) struct Clients {
     pub(crate) masters: usize,
     pub(crate) engine: Engine,
     pub(crate) processes: u32,
-    /// Number of tasks in each process. In the rows that keep or weigh leases, the number of leases
-    /// or waiting calls.
+    /// Number of tasks in each process. For some works, it is a number of leases, calls or pairs
+    /// instead: see `tasks` in `plan.rs`.
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,
@@ -45,7 +46,7 @@ pub(crate) struct Clients {
     pub(crate) window_ms: u64,
 }
 
-/// The engine that stores the locks of a row. If it is not Redis, the row also starts a Redis, on
+/// The engine that stores the locks of a benchmark. If it is not Redis, a Redis is started too, on
 /// which one contestant runs for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
@@ -59,8 +60,8 @@ pub(crate) enum Engine {
 pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
-    /// Returns the longest time that a caller waits if all callers get the lock one after the
-    /// other, in ms. Assumes that passing the lock on takes no time.
+    /// Returns the longest wait of a caller in ms, if all callers get the lock in turn and passing
+    /// it on takes no time.
     pub(crate) fn fair_wait_ms(&self, section_ms: f64) -> f64 {
         let others = f64::from(self.processes * self.tasks - 1);
         #[allow(clippy::cast_precision_loss, reason = "a few milliseconds")]

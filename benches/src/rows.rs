@@ -1,4 +1,4 @@
-//! The measured rows.
+//! The benchmarks (rows).
 
 use crate::contestants::Contestant::{
     self, Advisory, Curator, DistributedLock, DistributedLockPostgres, EtcdConcurrency,
@@ -31,8 +31,8 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// Contestants of the rows in which all tasks of one process use the same key. `ring` is left out,
-/// because it passes the right to run between processes.
+/// Contestants for one key that many tasks take. `ring` is left out, because it takes no lock, and
+/// only passes the right to run between processes.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -43,8 +43,8 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// The contestants on PostgreSQL, except for the separate program, because separate programs have
-/// no open loop.
+/// The contestants on PostgreSQL that are part of this program. The separate program is left out,
+/// because it has no open loop.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -54,7 +54,7 @@ const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
 const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
 const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 
-/// The rows that run in the default setup.
+/// The benchmarks that run in the default setup.
 pub(crate) const ROWS: &[Row] = &[
     distinct(
         "uncontended",
@@ -291,8 +291,9 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// The work of services: requests that arrive at some rate, on either runtime, on a machine with
-/// other work. The rows `closed_…` do the same work as the rows above.
+/// Benchmarks that resemble services, on both runtimes, on an idle and on a busy machine. In
+/// `open_…`, requests arrive at a given average rate. The benchmarks `closed_…` repeat others, such
+/// as `distinct_16`, in these setups.
 pub(crate) const SERVICE_ROWS: &[Row] = &[
     open(
         "open_200",
@@ -325,8 +326,8 @@ pub(crate) const SERVICE_ROWS: &[Row] = &[
     closed("closed_1024", "as `distinct_1024`", 1_024),
 ];
 
-/// The rows of `--against`. Their names differ from those above even for the same work, because
-/// their figures come from another run.
+/// The benchmarks of `--against`. They have separate names even if they do the same work as others,
+/// because their figures come from another run.
 pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
@@ -406,7 +407,8 @@ const fn many(
     row(name, title, clients(work, tasks), contestants)
 }
 
-/// A row of tasks that take and release their locks without a pause, in the setups of a service.
+/// A benchmark of tasks that take and release their locks without a pause, in the setups of a
+/// service.
 const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     let clients = Clients {
         window_ms: 800,
@@ -418,8 +420,8 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// A row of pairs that are due at random times, on average `a_second` of them per second. Lower
-/// rates have longer windows.
+/// A benchmark of pairs (an acquire and a release) that are due at random times, on average
+/// `a_second` of them per second. Lower rates have longer windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     let clients = Clients {
         window_ms,
@@ -446,7 +448,7 @@ const fn row(
     }
 }
 
-/// The clients of a row: one process on one Redis, with empty sections.
+/// The default clients: one process on one Redis, with empty critical sections.
 const fn clients(work: Work, tasks: u32) -> Clients {
     Clients {
         work,

@@ -1,5 +1,5 @@
-//! The conditions of a row: the runtime of the client, the network to the server, and other work on
-//! the machine.
+//! The conditions of a benchmark: the runtime of the client, the network to the server, and other
+//! work on the machine.
 
 use clap::ValueEnum;
 
@@ -79,7 +79,7 @@ impl Runtime {
 }
 
 impl Setup {
-    /// Returns three words, one for each part of the setup. Together with the row's name they
+    /// Returns three words, one for each part of the setup. Together with the benchmark's name they
     /// identify the results.
     pub(crate) fn words(self) -> [&'static str; 3] {
         let network = match self.network {

@@ -1,4 +1,4 @@
-//! The results of a row's rounds.
+//! The results of a benchmark in each of its rounds.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) const BASE: &str = "hand_written";
 /// The value of a metric in each round.
 type Rounds = BTreeMap<u32, f64>;
 
-/// One row: each contestant's figures by round, and remarks.
+/// One benchmark: each contestant's figures by round, and remarks.
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
     samples: Vec<(String, BTreeMap<&'static str, Rounds>)>,

@@ -1,5 +1,5 @@
-//! The environment of a row: its servers, the network to them, and the processes that keep the
-//! machine busy.
+//! The environment of a benchmark: its servers, the network to them, and the processes that keep
+//! the machine busy.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use crate::setup::{Beside, Network, Setup};
 
 /// The delay in each direction.
 const DELAY: Duration = Duration::from_micros(250);
-/// Number of processes that compute while a row is measured, in a busy setup.
+/// Number of processes that compute during a measurement, in a busy setup.
 const BUSY: usize = 2;
 
-/// The servers and processes of a row. Dropping the stage ends all of them.
+/// The servers and processes of a benchmark. Dropping the stage ends all of them.
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
@@ -31,7 +31,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Starts the stage. The servers of a quorum have run for longer than `older_than`, the longest
-    /// lease, because younger servers do not vote.
+    /// lease, because leasehold lets no younger server vote.
     pub(crate) fn start(
         shape: &Clients,
         setup: Option<Setup>,

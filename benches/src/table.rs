@@ -6,8 +6,8 @@ use crate::figures::{FAULTS, METRICS};
 use crate::measure::{Measure, find};
 use crate::sheet::BASE;
 
-/// Returns the table of one row: a line for each contestant, and a column for each metric with a
-/// value.
+/// Returns the table of one benchmark: a line for each contestant, and a column for each metric
+/// with a value.
 pub(crate) fn row(
     name: &str,
     title: &str,
@@ -61,8 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", cells.join("; "));
 }
 
-/// Returns one table for several rows. It has the figures of the base contestant (`hand_written`),
-/// and the ratios of the other contestants' figures to them.
+/// Returns one table for several benchmarks. It has the figures of the base contestant
+/// (`hand_written`), and the ratios of the other contestants' figures to them.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()
@@ -128,7 +128,8 @@ fn cell(measure: &Measure) -> String {
     text
 }
 
-/// Formats a value with three significant digits, and commas for the thousands.
+/// Formats a value with three decimals below 1, two below 10, one below 100, and none from 100 on.
+/// Adds commas for the thousands.
 pub(crate) fn figure(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

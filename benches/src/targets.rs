@@ -199,7 +199,8 @@ impl Target {
         }
     }
 
-    /// Returns leasehold's figure, or its ratio of medians. Returns `None` if it was not measured.
+    /// Returns leasehold's median, or its ratio to the median of the divisor. Returns `None` if one
+    /// of them was not measured.
     fn reached(&self, measures: &[Measure]) -> Option<f64> {
         let median = |who: &str, metric: &str| Some(find(measures, self.row, who, metric)?.median);
         let ours = median("leasehold", self.metric)?;

@@ -26,8 +26,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// Lets every buyer of this process buy at the same time. Calls `done` with the number of buyers
-/// that have finished.
+/// Lets every buyer of this process buy at the same time. After each buyer, calls `done` with the
+/// number of buyers that have finished.
 pub(crate) async fn buy_all(
     args: &Args,
     mode: Mode,

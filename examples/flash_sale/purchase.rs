@@ -29,8 +29,8 @@ pub(crate) async fn buy_without_lock(
     Ok(Outcome::Bought)
 }
 
-/// Like `buy_without_lock`, but for one buyer at a time in all processes. The other buyers queue
-/// for up to a minute.
+/// Like `buy_without_lock`, but for only one buyer at a time across all processes. The other buyers
+/// queue for up to a minute.
 #[distributed_lock(key = "stock:<stock.name()>", ttl = "10s", wait = "60s")]
 pub(crate) async fn buy_with_lock(stock: &Stock, thinking: Duration) -> Result<Outcome, SaleError> {
     buy_without_lock(stock, thinking).await

@@ -10,7 +10,8 @@ use redis::aio::MultiplexedConnection;
 
 use crate::purchase::SaleError;
 
-/// Time limit of an answer. The client's default of half a second is too short on a busy machine.
+/// Time limit of an answer from Redis. The default of the crate redis, half a second, is too short
+/// on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Expiry of the stock in Redis, so that a crashed run does not leave it behind for ever.

@@ -14,8 +14,8 @@ pub(crate) struct Borrow {
     pub(crate) span: Span,
 }
 
-/// Returns the parameters whose written type shows a borrow. A borrow without a visible lifetime
-/// does not compile in an async function. rustc finds the borrows inside type parameters.
+/// Returns the parameters whose written type shows a borrow. rustc itself refuses the other
+/// borrows: those with a hidden lifetime in an async function, and those inside type parameters.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
     signature.inputs.iter().filter_map(borrow).collect()
 }

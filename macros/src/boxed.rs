@@ -66,7 +66,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
             found.deferred = inner.deferred;
             found.returns_itself = false;
         }
-        // The lock goes into the block that the user wrote.
+        // Without `#[async_trait]`, the async block is the user's own, so the lock goes into it.
         None => found.frames.push(asynchronous),
     }
     Ok(Some(found))
@@ -156,7 +156,7 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
 }
 
 /// Returns the type in `Output = …` of the returned future, or `_` if none is written. Also returns
-/// the part of this type that works after the release.
+/// the part of this type whose work begins or continues after the release.
 fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {

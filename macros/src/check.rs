@@ -124,8 +124,8 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     }
 }
 
-/// Returns the path of the crate `leasehold`: that of `crate`, or the dependency's name in the
-/// manifest.
+/// Returns the path of the crate `leasehold`: the value of the option `crate`, or the dependency's
+/// name in the manifest.
 fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenStream> {
     if let Some(path) = &args.runtime {
         return Some(path.to_token_stream());
@@ -242,8 +242,8 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Refuses a `min_hold` longer than the ttl, unless there is a watchdog. Up to the ttl, the store
-/// keeps the key locked even if the process dies.
+/// Refuses a `min_hold` longer than the ttl, unless there is a watchdog. If the process dies, the
+/// store keeps the key locked only until the ttl ends.
 fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;

@@ -6,7 +6,7 @@ use syn::{GenericArgument, Path, PathArguments, PathSegment, Type, TypeParamBoun
 
 use crate::diag::Message;
 
-/// A part of a return type that works after the release.
+/// A part of a return type whose work begins or continues after the release.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     /// Name of the type or trait, such as `BoxStream`.
@@ -62,7 +62,7 @@ const WRAPPERS: [&str; 11] = [
 ];
 
 impl Deferred {
-    /// Returns the first part of a return type that works after the release.
+    /// Returns the first part of a return type whose work begins or continues after the release.
     pub(crate) fn find(ty: &Type) -> Option<Self> {
         match ty {
             Type::Path(path) => path.path.segments.last().and_then(Self::in_segment),

@@ -8,7 +8,7 @@ use crate::printf;
 pub(crate) struct Names<'a> {
     /// The arguments, including `self`.
     pub(crate) arguments: Vec<&'a str>,
-    /// The first names of this key's placeholders.
+    /// The first name of each placeholder of this key, such as `order` of `<order.id>`.
     pub(crate) inserted: Vec<&'a str>,
 }
 
@@ -118,7 +118,7 @@ impl Place<'_> {
             .or_else(|| self.sigil(names))
     }
 
-    /// Reads `${id}`, `{id}`, `[id]`, and the same with a number.
+    /// Reads `${id}`, `{id}`, `[id]`, and numbers as in `${1}` and `{1}`.
     fn brackets(&self, names: &Names<'_>) -> Found {
         BRACKETS.iter().find_map(|(open, close)| {
             let (inside, _) = self.rest.strip_prefix(open)?.split_once(close)?;
@@ -202,7 +202,8 @@ fn bracketed(open: &str, inside: &str, written: &str, names: &Names<'_>) -> Opti
     is_unknown.then(|| unknown(written, root, names))
 }
 
-/// `{id}` and `{}` come from `format!`; any other braces are a hash tag.
+/// Returns the error for a placeholder of `format!`, such as `{id}`, `{}` or `{0}`. Other braces
+/// are a hash tag of Redis Cluster.
 fn braces(inside: &str, written: &str, names: &Names<'_>) -> Option<Message> {
     let (value, format) = inside.split_once(':').unwrap_or((inside, ""));
     let is_number = !value.is_empty() && value.chars().all(|c| c.is_ascii_digit());

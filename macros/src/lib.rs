@@ -62,7 +62,8 @@ fn attribute(
     };
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function comes before its errors, so that its callers do not get an error as well.
+        // The function is still emitted. Without it, rustc would also report an error for each of
+        // its callers.
         Err(errors) => {
             let item = unused::with_arguments_used(item);
             quote::quote!(#item #errors)

@@ -20,7 +20,8 @@ pub(crate) enum Dependency {
 
 /// Returns the dependency of the crate being compiled, according to its manifest.
 pub(crate) fn dependency() -> Dependency {
-    // Cargo sets these names for the examples of `leasehold` and the unit tests of this crate.
+    // The examples of `leasehold` and the unit tests of this crate belong to packages of these
+    // names, whose manifests have no dependency on `leasehold`.
     let own = [PACKAGE, env!("CARGO_PKG_NAME")];
     let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| own.contains(&name.as_str()));
     let text = path().and_then(|path| std::fs::read_to_string(path).ok());

@@ -29,7 +29,7 @@ pub(crate) struct Target {
     /// Names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
-    /// Part of the return type that works after the release.
+    /// Part of the return type whose work begins or continues after the release.
     pub(crate) deferred: Option<Deferred>,
     /// True if the end of the body is also the end of a function or an `async` block. False for a
     /// body under `#[async_trait]`, which is the value of a `let`.

@@ -128,7 +128,7 @@ pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
-/// Parses a duration of at most `limit`. The error contains `name`, which begins with an article.
+/// Parses a duration of at most `limit`. The error begins with `name`, such as `a ttl`.
 fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Length, Problem> {
     match length(option)? {
         Length::Millis(millis) if millis > limit => {
@@ -280,7 +280,7 @@ pub(crate) fn permits(option: &RawOption) -> Result<At<u32>, Problem> {
     }
 }
 
-/// Returns true if a body whose lease is lost continues.
+/// Parses `on_lost`. Returns true if the body continues after its lease is lost.
 pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
     const CHOICES: [&str; 2] = ["cancel", "continue"];
     let value = required(option, "on_lost = \"cancel\"")?;

@@ -138,8 +138,8 @@ pub enum LockError {
         retry_after: Option<Duration>,
     },
 
-    /// The kept result of the key belongs to another request, because the call's `fingerprint`
-    /// differs. The call got no lock and the body did not run.
+    /// The key has the kept result of another request, whose `fingerprint` differs from the call's.
+    /// The call got no lock and the body did not run.
     #[error(
         "the kept result of `{}` belongs to another request: the `fingerprint` differs; use a new \
          key for a new request",

@@ -34,11 +34,10 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
 
-/// Passed as the last argument to each function of this module whose bound is a trait of this
-/// module.
+/// Passed as the last argument to functions with a private bound, such as `KeyPart<Hint>`.
 ///
-/// The type of this argument is a parameter of the trait. rustc does not know the type yet when it
-/// finds the bound unfulfilled. So rustc does not suggest adding the private trait to the user's
+/// `Hint` is the type of this argument. rustc has not inferred it yet when it reports that a value
+/// does not meet the bound. So rustc does not suggest adding the private trait to the user's
 /// signature.
 pub fn hint() {}
 
@@ -68,7 +67,7 @@ pub trait WholeKey<Hint>: Display {}
 impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
 
 /// Appends the value of the placeholder `<name>` to a key. The expanded code assigns `()` to the
-/// returned reference.
+/// returned reference: on the left side of an assignment, rustc does not suggest to insert `()`.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
     T: KeyPart<Hint> + ?Sized,
@@ -84,13 +83,15 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
     key.part(name, value);
 }
 
-/// Mentions a whole argument, so that the expanded `async move` block captures the whole argument
-/// and not only one of its fields. The expanded code assigns `()` to the returned reference.
+/// Mentions a whole argument, so that the expanded `async move` block captures it whole, and not
+/// only one of its fields. The expanded code assigns `()` to the returned reference, because Clippy
+/// ignores names such as `_id` on the left side of an assignment.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
 
-/// Creates a key from an expression that does not depend on `arguments`.
+/// Creates a key from an expression. `arguments` has the names of the function's arguments, but is
+/// empty if the expression uses one of them.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
     T: WholeKey<Hint> + ?Sized,
@@ -121,7 +122,8 @@ impl<T, E: From<LockError>, Hint> FromLockError<Hint> for Result<T, E> {
     }
 }
 
-/// Calls the attribute's `on_error`. It is generic so that `|error| …` needs no annotation.
+/// Calls the attribute's `on_error`. With this signature, a closure `|error| …` needs no type
+/// annotation.
 pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R {
     handler(error)
 }

@@ -67,9 +67,10 @@ impl Key {
         }
     }
 
-    /// Creates a key from an expression, whose text is not changed. `arguments` has the function's
-    /// arguments, but is empty if the expression uses one of them. A placeholder for one of
-    /// `arguments` is a mistake, because nothing would fill it.
+    /// Creates a key from an expression, whose text is not changed. `arguments` has the names of
+    /// the function's arguments, but is empty if the expression uses one of them. If the text
+    /// contains a placeholder such as `<id>` for one of `arguments`, the key is invalid, because
+    /// nothing fills the placeholder.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -292,7 +293,7 @@ mod tests {
             assert_eq!(expression(fine).unwrap(), fine);
         }
         assert_eq!(expression("as it is: {ok}").unwrap(), "as it is: {ok}");
-        // 200 characters that each become three.
+        // 200 characters become 600, because each one is encoded as three.
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
@@ -396,8 +397,8 @@ mod tests {
             }
         }
 
-        /// The same parts, joined at different separators, give different keys. The test above
-        /// hardly ever generates such pairs.
+        /// The same parts, divided differently between two values, give different keys. The test
+        /// above hardly ever generates such values.
         #[test]
         fn values_cut_at_different_separators_differ(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),

@@ -117,7 +117,7 @@ fn start_of(text: &str, room: usize) -> &str {
     ends.find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
-/// Cuts the parts to the length that a store keeps.
+/// Cuts the parts so that they have at most `LONGEST` bytes together.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {
@@ -154,7 +154,8 @@ impl fmt::Display for Owner {
 mod tests {
     use super::*;
 
-    /// Fails if a character is cut, if text follows a cut, or if blanks are left at the end.
+    /// Fails if a character is cut in two, if a part behind a cut part is kept, or if blanks are
+    /// left at the end.
     #[test]
     fn long_owner_texts_are_truncated() {
         let long = "é".repeat(LONGEST);
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(shortened(["x", &long]).concat().len(), LONGEST - 1);
     }
 
-    /// Fails if a cut text is too long, or has lost an end.
+    /// Fails if a cut text is too long, or if its start or its end is missing.
     #[test]
     fn long_functions_are_cut_in_the_middle() {
         assert_eq!(cut_in_the_middle("a::b", 4), "a::b");

@@ -43,7 +43,7 @@ pub fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Fails if a text moves the cursor, ends a line, or changes its direction.
+    /// Fails if a displayed text can move the cursor, end a line, or reverse the direction of text.
     #[test]
     fn control_characters_are_escaped() {
         for (text, shown) in [

@@ -46,7 +46,7 @@ const ERRORS: usize = 5;
 /// Report of a client at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Number of waiters that never got the lock.
+    /// Number of waiters that never got the lock, or of lost leases.
     pub(crate) lost: u64,
     /// CPU time in the window that the client spent on observing the leases.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Tasks that repeatedly take a lock, run a section, and release the lock.
+//! Tasks that repeatedly take a lock, run a critical section, and release the lock.
 
 use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,9 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// The sections of a task. The task shares them, because it cannot return them if it never gets the
-/// lock. No other task locks the mutex before the end, so this task never waits for the mutex.
+/// The records of a task. The task shares them, because it cannot return them if it waits for the
+/// lock until the end. No other task locks the mutex before the end, so this task never waits for
+/// the mutex.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
@@ -49,7 +50,8 @@ pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fa
     Ok(Report::default())
 }
 
-/// Waits until all tasks have ended. A task that has not ended after `limit` is lost.
+/// Waits until all tasks have ended. A task that fails, or has not ended after `limit`, counts as
+/// lost.
 async fn settle(mut tasks: JoinSet<Result<(), Fault>>, limit: Duration) -> Report {
     let mut report = Report::default();
     let ended = timeout(limit, async {
@@ -82,7 +84,7 @@ struct Task<L> {
 }
 
 impl<L: Locks> Task<L> {
-    /// Runs sections until `end`, or until an acquire fails.
+    /// Runs critical sections until `end`, or until taking or releasing the lock fails.
     async fn run(self, end: u64) -> Result<(), Fault> {
         let key = self.plan.key(self.number);
         loop {
@@ -112,7 +114,7 @@ impl<L: Locks> Task<L> {
     }
 }
 
-/// Runs the body of a section. Returns the times at which it began and ended.
+/// Runs the body of a critical section. Returns the times at which it began and ended.
 async fn section(length: Duration) -> (u64, u64) {
     let entered = clock::now();
     if !length.is_zero() {

@@ -14,7 +14,7 @@ use super::Report;
 use crate::contestants::{Fault, Keeps, Locks};
 use crate::plan::Plan;
 
-/// Number of callers that wait for one key. It is below the default limit of a queue.
+/// Number of callers that wait for one key. It is below leasehold's default limit of 1,000.
 const WAITERS: u32 = 900;
 /// Number of requests in flight at once. It is low, so that their buffers need little memory.
 const AT_ONCE: u32 = 100;

@@ -8,7 +8,7 @@ use super::upsert::connect;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// Number of connections of a process: one for each task, in the row with the most tasks.
+/// Maximum number of connections of a process: one for each of 64 tasks.
 const CONNECTIONS: u32 = 64;
 
 /// A pool of connections.

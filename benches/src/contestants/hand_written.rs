@@ -1,6 +1,6 @@
 //! Code that a careful developer writes by hand: `SET NX PX` with a random value, and
-//! compare-and-delete. All requests use one multiplexed connection, and a task for each lock renews
-//! it.
+//! compare-and-delete. All requests use one multiplexed connection. A kept lease (`Keeps`) has a
+//! task that renews it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +30,8 @@ pub(crate) struct HandWritten {
 impl HandWritten {
     pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let client = redis::Client::open(plan.url.as_str())?;
-        // By default, a command may take half a second. In a row that loads the server on purpose,
-        // a command can take longer.
+        // By default, a command may take half a second. In a benchmark that loads the server on
+        // purpose, a command can take longer.
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(plan.patience()));
         let connection = client

@@ -1,4 +1,5 @@
-//! This project: an annotated function, as users write it.
+//! This project: an annotated function, as users write it. Kept leases (`Keeps`) are guards
+//! instead.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use super::{Contestant, Fault, Keeps, Kept, Locks};
 use crate::clock;
 use crate::plan::Plan;
 
-/// Limit of the pool's queue. It is greater than any row needs, so that no waiting call is refused.
+/// Limit of the pool's queue. It is greater than any benchmark needs, so that no waiting call is
+/// refused.
 const MAX_WAITERS: usize = 100_000;
 
 /// A pool, and the settings of its locks.

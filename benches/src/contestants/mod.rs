@@ -31,7 +31,7 @@ pub(crate) enum Contestant {
     LeaseholdObserved,
     /// This project with `replay`, so that each result is kept.
     LeaseholdReplayed,
-    /// This project, with a transaction in each section that verifies the lock.
+    /// This project: each critical section runs a transaction that verifies the lock.
     LeaseholdVerified,
     /// This project, on only the first of several masters.
     LeaseholdSingle,
@@ -45,7 +45,7 @@ pub(crate) enum Contestant {
     DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
-    /// The same lock by hand, with a new attempt every 50 ms.
+    /// Like `hand_written`, but with a new attempt every 50 ms.
     #[value(name = "poll_50ms")]
     Poll50ms,
     /// The crate rslock.
@@ -83,8 +83,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// True if the contestant takes part only if the command line names it (a control). It may then
-    /// take part in any row.
+    /// True for a control: a contestant that takes part in any benchmark if the command line names
+    /// it.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,

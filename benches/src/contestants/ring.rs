@@ -1,9 +1,9 @@
 //! No lock: the cost of passing the right to run (the turn) from process to process in a ring, with
 //! the crate redis.
 //!
-//! After a bounded number of sections, a process publishes a message for the next process. One
-//! request to the server confirms the message. There is no lease, no ttl, no detection of a loss
-//! and no fence. If a process ends, there is no guarantee.
+//! After a bounded number of critical sections, a process publishes a message for the next process.
+//! One request to the server confirms the message. There is no lease, no ttl, no detection of a
+//! loss and no fence. If a process ends, there is no guarantee.
 //!
 //! This is a reference for locks that give these promises, but not a lower bound: a client that
 //! reads its socket itself may need less time.
@@ -22,8 +22,8 @@ use crate::plan::Plan;
 /// The processes, in the order of their start.
 const RING: &str = "ring:processes";
 
-/// Number of sections that a process runs in one turn: the first, and 16 more without a message to
-/// another process.
+/// Number of critical sections that a process runs in one turn: the first, and 16 more without a
+/// message to another process.
 const TURN: u32 = 17;
 
 /// One process of the ring.
@@ -43,7 +43,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Place {
-    /// Number of sections that this process may still begin in its turn.
+    /// Number of critical sections that this process may still begin in its turn.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
     /// True while this process keeps the turn, because none of its tasks is inside and no other
@@ -161,7 +161,7 @@ impl Shared {
         false
     }
 
-    /// Wakes a new task at once if the other processes have ended.
+    /// Wakes the next waiting task if this process keeps the turn (`idle`).
     fn wake(&self) {
         let mut place = self.place();
         if place.idle

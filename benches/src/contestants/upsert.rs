@@ -12,7 +12,7 @@ use super::polling::PAUSE;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// Creates the table. The advisory lock prevents that two processes create it at the same time.
+/// Creates the table. The advisory lock prevents two processes from creating it at the same time.
 const TABLE: &str = "SELECT pg_advisory_xact_lock(20261124);
     CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL,
         locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL)";

@@ -1,4 +1,4 @@
-//! This project on PostgreSQL, with a transaction in each section that verifies the lock.
+//! This project on PostgreSQL. Each critical section runs a transaction that verifies the lock.
 
 use std::time::Duration;
 

@@ -10,8 +10,8 @@ const BUCKETS: [f64; 22] = [
     3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 60.0,
 ];
 
-/// Installs the recorder. Call this before the pool connects, because the pool counts from its
-/// first call.
+/// Installs the recorder. Call this before the pool connects, because counts from before the
+/// installation are lost.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let durations = Matcher::Suffix("_seconds".to_owned());
     PrometheusBuilder::new()

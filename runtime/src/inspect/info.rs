@@ -46,7 +46,7 @@ pub struct LockInfo {
     /// calls of one process queue inside that process, which is listed once.
     pub waiting: Vec<Waiter>,
     /// Fence of the latest acquisition that the store still knows. None on a store without fences,
-    /// and for a lock of another client.
+    /// and for a lock of a client without leasehold.
     pub fence: Option<Fence>,
     /// Time until which `cooldown` or `min_hold` keeps the lock after its release. None if neither
     /// does.
@@ -74,7 +74,7 @@ pub struct LockInfo {
 pub enum LockState {
     /// No call has the lock.
     Free,
-    /// One call has the lock alone, or another client has it.
+    /// One call has the lock alone, or a client without leasehold has it.
     Exclusive,
     /// Readers share the lock.
     Shared,
@@ -93,7 +93,7 @@ pub enum LockState {
     Pinned,
 }
 
-/// A call or another client that holds a lock.
+/// A holder of a lock: a call, or a client without leasehold.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -111,8 +111,8 @@ pub enum LockState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// Process of the holder, and the function that took the lock. None if another client set the
-    /// lock, or if the store did not permit a record of the owner.
+    /// Process of the holder, and the function that took the lock. None if a client without
+    /// leasehold set the lock, or if the store did not permit a record of the owner.
     ///
     /// For a [pin](LockState::Pinned), the owner is the session of the transaction. The host is
     /// `PostgreSQL`, and the process id is the `pid` of `pg_stat_activity`. For a prepared
@@ -121,16 +121,16 @@ pub struct Holder {
     /// Calls of one process hand a lock over to each other without the store. So this is the
     /// function of the first of these calls, and not always that of the current holder.
     pub owner: Option<Owner>,
-    /// True if another client set the lock: a shell script, redis-py, another library. Also true of
-    /// a transaction that [pins](LockState::Pinned) the lock.
+    /// True if a client without leasehold set the lock: a shell script, redis-py, another library.
+    /// Also true of a transaction that [pins](LockState::Pinned) the lock.
     pub foreign: bool,
     /// Time since which the holder's process has had the lock without a break, on the store's
     /// clock. None if unknown, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
     /// Remaining time of the holder's lease if it is not renewed. On etcd, remaining time of the
-    /// holder's session without a heartbeat. None for a lock of another client that does not
-    /// expire, and on ZooKeeper, which does not report this time.
+    /// holder's session without a heartbeat. None if a client without leasehold set the lock
+    /// without an expiry, and on ZooKeeper, which does not report this time.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
@@ -213,7 +213,7 @@ impl Holder {
         }
     }
 
-    /// Returns another client as a holder.
+    /// Returns a client without leasehold as a holder.
     #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn foreign(expires_in: Option<Duration>) -> Self {
         Self {

@@ -29,8 +29,8 @@ impl Pattern {
     pub(crate) fn matches(&self, key: &str) -> bool {
         let key: Vec<char> = key.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Position in the pattern of the last `*`, and the end of the text in the key that it
-        // matches so far.
+        // Position of the last `*` in the pattern, and the end of the text that this `*` matches so
+        // far in the key.
         let mut any: Option<(usize, usize)> = None;
         while at < key.len() {
             match self.0.get(part) {

@@ -112,7 +112,7 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A queued call may have waited for a different operation of another client.
+            // A call that queued may have waited for a different operation.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

@@ -163,8 +163,8 @@ fn unquoted(rest: &str) -> Option<String> {
     characters.next().is_none().then_some(key)
 }
 
-/// True if a key without quotes may contain this character. The characters that separate items of a
-/// list or parameters are not allowed.
+/// True if a key without quotes may contain this character. The separators of lists (`,`) and of
+/// parameters (`;`) are not allowed.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }

@@ -33,7 +33,7 @@ pub struct Event {
     pub caller: Caller,
     /// Kind of event.
     pub kind: EventKind,
-    /// The end of the lease, for an event by which the store confirms the lease.
+    /// The end of the lease, for a grant or a renewal.
     pub(super) until: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Number from 1, in the order of the first events. The kit's calls and its other holders are
+    /// Number from 1, in the order of the callers' first events. Calls, and holders by `hold`, are
     /// counted separately.
     pub number: u32,
     /// True if the caller is a holder by [`Kit::hold`](super::Kit::hold), which stands for another

@@ -217,7 +217,7 @@ pub struct Held {
     guard: Arc<Mutex<Option<LockGuard>>>,
     line: Arc<Line>,
     clock: Clock,
-    /// Task that releases the lock after a time.
+    /// Task that releases the lock after the time set by `releases_after`.
     release: Option<JoinHandle<()>>,
 }
 

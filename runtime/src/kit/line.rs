@@ -31,9 +31,9 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True if the store must still fail the requests without an answer.
+    /// True after a cut, until the store has failed the requests that had no answer.
     is_cut: bool,
-    /// True if the engine must still be notified that the store is back.
+    /// True after a restore, until the engine is notified that the store can be reached.
     is_back: bool,
     delay: Duration,
     rules: Rules,
@@ -113,7 +113,7 @@ impl Line {
         self.change(|state| state.rules.add(key, point));
     }
 
-    /// Lets the process of this line's pool die. After this, none of its requests reaches the
+    /// Simulates the death of the pool's process. After this, none of its requests reaches the
     /// store.
     pub(super) fn die(&self, now: Instant) {
         self.change(|state| {
@@ -162,7 +162,8 @@ impl Line {
         self.state().is_down
     }
 
-    /// True if `key` must be lost now, at `point`. The loss then counts as done.
+    /// Returns true if the test has planned a loss of `key` at `point`. Removes this loss from the
+    /// plan.
     pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
         let mut state = self.state();
         state.rules.take(key.name(), |planned| planned == point)

@@ -64,15 +64,15 @@ impl Rules {
         self.0.push(Rule { key, point });
     }
 
-    /// Removes the first loss of `key` that is due: `now` returns true for its point. Returns true
-    /// if there was one.
+    /// Removes the first loss of `key` for whose point `now` returns true. Returns true if there
+    /// was one.
     pub(super) fn take(&mut self, key: &str, now: impl Fn(Point) -> bool) -> bool {
         let due = |rule: &Rule| rule.key == key && now(rule.point);
         let found = self.0.iter().position(due);
         found.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Returns the time of the next [`Point::After`] among these leases. Each has a key and the
+    /// Returns the time of the next loss by [`Point::After`]. `held` has each held key, with the
     /// time of its grant.
     pub(super) fn next_due<'a>(
         &self,

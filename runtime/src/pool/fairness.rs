@@ -159,7 +159,7 @@ impl Fairness {
         self
     }
 
-    /// Checks the ranges of the rules.
+    /// Refuses `retry_hint` and `make_way_after` outside of their ranges.
     pub(super) fn check(&self) -> Result<(), LockError> {
         let hints = SHORTEST_RETRY_HINT..=LONGEST_RETRY_HINT;
         if self.retry_hint.is_some_and(|hint| !hints.contains(&hint)) {

@@ -13,8 +13,8 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// The pool of calls that name no pool. The cell is set once. A pool in it that no longer takes
-/// locks can be replaced.
+/// The pool of calls that name no pool. The cell is set once, but its pool can be replaced when it
+/// no longer takes locks.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
@@ -226,8 +226,8 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     // ended pool, only the first succeeds.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Dropped outside of the write lock, because dropping a pool's last clone makes its engine
-    // work.
+    // Dropped outside of the write lock, because dropping a pool's last clone sends its engine a
+    // command.
     drop(ended);
     Ok(())
 }

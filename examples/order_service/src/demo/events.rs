@@ -22,7 +22,7 @@ const KEPT: usize = 2_000;
 pub(crate) enum Event {
     /// The two services, at the start and after each restart of one.
     Services { services: Vec<View> },
-    /// A button was clicked.
+    /// A button was clicked, which begins a round.
     Round {
         round: u32,
         title: &'static str,
@@ -47,9 +47,9 @@ pub(crate) enum Event {
     },
     /// A service was killed.
     Killed { round: u32, service: &'static str },
-    /// The holder of the round's lock, if any. `away` is true if the lock store does not answer.
+    /// The holder of the order's lock, if any. `away` is true if the lock store does not answer.
     Lock { holder: Option<Holder>, away: bool },
-    /// The end of a round, with the counts from the tables.
+    /// The end of a round (the clicks of one button), with the counts from the tables.
     Verdict {
         round: u32,
         count: Count,

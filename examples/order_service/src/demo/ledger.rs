@@ -30,7 +30,8 @@ pub(crate) struct Count {
     pub(crate) charges: i64,
 }
 
-/// Judgement of a [`Count`]. The name of the value is also the page's class for the round.
+/// Judgement of a [`Count`]. The name of the variant is also the CSS class of the round on the
+/// page.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {

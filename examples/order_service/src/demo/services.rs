@@ -29,7 +29,7 @@ pub(crate) struct Services {
     running: Mutex<Vec<Running>>,
     /// All started processes, including the killed ones.
     processes: Mutex<Vec<(u32, &'static str)>>,
-    /// A pool on the store of the services.
+    /// A pool on the store of the services. With it, the page shows the holder of a lock.
     locks: LockPool,
 }
 

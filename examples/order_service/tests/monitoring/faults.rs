@@ -137,7 +137,7 @@ fn every_panel_has_data(scene: &Scene) {
     scene.all_is_quiet("load is no fault");
 }
 
-/// Another client takes the lock of an order while the order is being made.
+/// A client without leasehold takes the lock of an order while the order is being made.
 fn a_stolen_lock_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn a_store_that_is_down_is_reported(scene: &mut Scene) {
     scene.all_is_quiet("the store answers again");
 }
 
-/// Another client keeps the lock of an item, and more and more buyers arrive.
+/// A client without leasehold keeps the lock of an item, and more and more buyers arrive.
 fn a_queue_that_grows_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     assert!(probe.set_nx("lock:item:cup", "another client", LIMIT));

@@ -25,7 +25,7 @@ const PICTURE_BYTES: usize = 400_000;
 /// The key's code in `WebDriver`.
 const ENTER: &str = "\u{e007}";
 
-/// The page of a demonstration. The fields are dropped in this order.
+/// The page of a demonstration. The fields are dropped in this order, so the browser ends first.
 struct Page {
     browser: Browser,
     rounds: u32,
@@ -37,7 +37,7 @@ struct Demo {
     _scratch: Scratch,
 }
 
-/// A round, as shown on the page.
+/// A round (the clicks of one button), as shown on the page.
 #[derive(Debug)]
 struct Round {
     orders: String,
@@ -216,8 +216,8 @@ fn a_killed_holder_keeps_its_lock_until_its_lease_ends() {
 }
 
 /// Fails if the page does not show double orders in red. Also fails if the picture for the README,
-/// which this test takes, is too large. The variable `LEASEHOLD_PICTURE` specifies the picture's
-/// file.
+/// which this test takes, is too large. The environment variable `LEASEHOLD_PICTURE` specifies the
+/// picture's file.
 #[test]
 fn without_the_lock_the_page_shows_double_orders_in_red() {
     let redis = Server::start();
@@ -306,7 +306,7 @@ fn the_keyboard_focus_stays_on_the_used_button() {
     for button in ["double_click", "once_more"] {
         let selector = format!("[data-button={button}]");
         let focused = format!("document.activeElement.matches('{selector}')");
-        // The second press has no effect, because the first one's round runs.
+        // The second press has no effect, because the round of the first press is still running.
         page.browser.press(&selector, &ENTER.repeat(2));
         page.rounds += 1;
         let round = page.end();

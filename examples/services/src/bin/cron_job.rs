@@ -17,8 +17,8 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 /// Charges all customers for a day.
 ///
 /// The key contains the day, so a late job of yesterday does not stop the job of today. `cooldown`
-/// keeps the lock after success. So a machine with a late clock does not run the job again, and
-/// neither do the later starts of the day. After an error, or five seconds after a crash, the next
+/// keeps the lock after success. So a machine with a slow clock does not run the job again, and
+/// neither do later starts on the same day. After an error, or five seconds after a crash, the next
 /// start runs the job again. The provider then recognizes the customers that it has already
 /// charged.
 #[distributed_lock(

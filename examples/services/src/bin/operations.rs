@@ -44,7 +44,7 @@ async fn ready() -> (StatusCode, String) {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Installed before the pool connects, because the pool counts from its first call.
+    // Installed before the pool connects, because counts from before the installation are lost.
     let metrics = PrometheusBuilder::new().install_recorder()?;
     // Connects to the store and checks it. Without Redis, or with a wrong password, the service
     // does not start.

@@ -8,7 +8,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cron_job");
 const DAY: &str = "2030-01-31";
 const KEY: &str = "lock:job:charge:2030-01-31";
 
-/// Starts a machine that gets the job. Returns the machine and its first charge.
+/// Starts a machine (a process) that gets the job. Returns the machine and its first charge.
 fn machine_with_the_job(shop: &Surroundings) -> (Service, Charge) {
     shop.run_to_charge(PROGRAM, &[DAY], "ada:2030-01-31")
 }

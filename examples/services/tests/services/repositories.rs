@@ -122,8 +122,8 @@ fn no_more_is_sold_than_was_in_stock() {
     assert!(shop.around.provider.next().is_none(), "a third charge");
 }
 
-/// Another client deletes the lock's key. The next renewal detects that, and the body is dropped.
-/// The database transaction, which already contains the sale, is dropped with it.
+/// The test deletes the lock's key. The next renewal detects that, and the body is dropped. The
+/// database transaction, which already contains the sale, is dropped with it.
 #[test]
 fn a_lost_lease_rolls_the_sale_back() {
     let shop = Shop::start();

@@ -78,7 +78,7 @@ impl LockPoolBuilder {
     }
 }
 
-/// Returns the source of credentials: the builder's, or else the file of the URL.
+/// Returns the source of credentials: the builder's, or else the password file named in the URL.
 fn logins(builder: &LockPoolBuilder, target: &Target) -> Option<Provider> {
     let file = || Some(Provider::file(target.password_file()?.to_owned()));
     builder.credentials.clone().or_else(file)
@@ -90,7 +90,8 @@ pub(super) struct Connection {
     pub(super) target: Target,
     pub(super) options: Options,
     pub(super) limits: Limits,
-    /// The locks of the store, if they are in this process. Set once the store is connected.
+    /// The locks of a store in this process, none for a store on a server. Set when the store is
+    /// connected.
     local: Arc<OnceLock<Option<Arc<Space>>>>,
 }
 
@@ -127,7 +128,8 @@ impl Connection {
         self.target.to_string()
     }
 
-    /// Wraps `connecting`. Notes the locks of the store, if they are in this process.
+    /// Returns `connecting` with an additional step, which sets `local` when the store is
+    /// connected.
     pub(super) fn noting(&self, connecting: Connecting) -> Connecting {
         let local = Arc::clone(&self.local);
         Box::pin(async move {

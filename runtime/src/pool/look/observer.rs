@@ -33,7 +33,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// `local` has the locks, if the store is in this process.
+    /// `local` has the locks of a store in this process. It is none for a store on a server.
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
             namespace: options.namespace.clone(),

@@ -42,7 +42,8 @@ pub(super) struct Asked {
     pub(super) at: Instant,
 }
 
-/// Starts a thread. It ends when it is idle, or when the returned sender is dropped.
+/// Starts a thread that answers questions. The thread ends after `IDLE` without a question, or when
+/// the returned sender is dropped.
 pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<Asked>, LockError> {
     let (sender, questions) = unbounded_channel();
     let body = move || {
