@@ -110,7 +110,7 @@ impl Certificates {
         }
     }
 
-    /// Sets the requirement of a certificate for clients: `yes` or `no`.
+    /// Sets if clients must have a certificate: `yes` or `no`.
     pub(crate) fn auth_clients(self, auth_clients: &str) -> Self {
         Self {
             auth_clients: auth_clients.to_owned(),

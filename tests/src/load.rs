@@ -56,7 +56,7 @@ impl Load {
     }
 
     /// Starts `callers` callers on each pool. All callers share `keys` keys. A section lasts at
-    /// most `longest`, which must be less than 6 s.
+    /// most `longest`, which must be less than `Load::TTL`.
     pub fn start(
         pools: &[LockPool],
         callers: u64,

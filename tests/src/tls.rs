@@ -47,7 +47,7 @@ impl TlsServer {
         }
     }
 
-    /// `rediss://…` with this name or address.
+    /// The URL (`rediss://…`) of the port for TLS. `host` is a name or an address.
     pub fn url(&self, host: &str) -> String {
         format!("rediss://{host}:{}/", self.port())
     }

@@ -51,7 +51,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     }
 }
 
-/// True if it is too late to start the command, because this process may have stalled.
+/// True if `latest` has passed. This process may have stalled, and must not start the command late.
 fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }

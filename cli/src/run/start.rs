@@ -42,7 +42,8 @@ fn is_in(mask: u64, signal: Signal) -> bool {
     (mask >> (signal.as_raw() - 1)) & 1 == 1
 }
 
-/// Parses the field `sigignore` of `/proc/<pid>/stat`. A name may contain brackets and spaces.
+/// Parses the field `sigignore` of `/proc/<pid>/stat`. The process's name, an earlier field, may
+/// contain brackets and spaces.
 fn parse(stat: &[u8]) -> Option<u64> {
     let mut fields = stat
         .rsplit(|byte| *byte == b')')

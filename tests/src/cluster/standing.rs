@@ -119,7 +119,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Panics if the nodes do not learn of the proxies.
+    /// Panics if the nodes do not list the proxies in time.
     pub fn proxies(&self) -> Vec<Proxy> {
         let nodes = self.running();
         let proxies: Vec<_> = nodes

@@ -59,8 +59,8 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// The fate of the connection after a lost reply, for each command in flight, in order. `None`
-    /// if the reply must not be lost.
+    /// For each command in flight, in order: the fate of the connection after the lost reply.
+    /// `None` if the reply must not be lost.
     fates: Mutex<VecDeque<Option<After>>>,
     /// True for a direction in which a message has been lost. Later messages of that direction are
     /// lost too.

@@ -46,7 +46,7 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks no question may already have ended.
+    // An error is ignored, because a command that asks no question may have ended already.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))

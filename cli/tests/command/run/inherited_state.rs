@@ -193,7 +193,7 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // Each run has its own server.
+        // Each of the two programs has a separate server.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }
