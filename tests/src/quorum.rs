@@ -95,7 +95,7 @@ impl Quorum {
         self.url_with("max_ttl=100ms")
     }
 
-    /// The URL of the nodes with other options.
+    /// The URL of the nodes, with `options` instead of a short `max_ttl`.
     pub fn url_with(&self, options: &str) -> String {
         url(self.servers.iter().map(Server::address), options)
     }

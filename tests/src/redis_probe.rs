@@ -7,7 +7,7 @@ use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
 
 use crate::probe::Probe;
 
-/// Value that the probe writes as another holder.
+/// Value with which the probe takes a lock, as a holder other than the pool under test.
 const FOREIGN: &str = "another-holder";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);

@@ -30,7 +30,7 @@ impl TlsServer {
         Self::with(authority, name, "no", options)
     }
 
-    /// Starts a server that accepts only clients with a certificate of the same authority.
+    /// Starts a server that accepts only clients with a certificate of `authority`.
     ///
     /// # Panics
     ///

@@ -164,7 +164,7 @@ impl Worker {
         &mut self.process
     }
 
-    /// Waits for the first event that `wanted` accepts. All events until then are kept for `seen`.
+    /// Waits for the first event that `wanted` accepts. `seen` returns all events until then.
     ///
     /// # Panics
     ///

@@ -166,8 +166,8 @@ mod tests {
         assert_eq!(schedule.backup_at(), at(119));
     }
 
-    /// Fails if a command may run for a long time after its lock was taken away, because the lock
-    /// soon becomes free.
+    /// Fails if a command may run long after its lock was taken away. The lock becomes free soon
+    /// after that.
     #[test]
     fn a_lost_lock_stops_the_command_before_a_long_lease_ends() {
         let ttl = Duration::from_secs(300);

@@ -79,8 +79,7 @@ impl<'a> Supervisor<'a> {
         let mut warden = process(theirs, &lock, options, messages.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
-        // A guardian that receives no first message starts no command. It ends when the connection
-        // ends.
+        // If this fails, the guardian starts no command, and ends when the connection ends.
         begin(&channel, deadline)?;
         Ok(Self {
             lock,

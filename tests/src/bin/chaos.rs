@@ -281,7 +281,7 @@ impl Plan {
             }
             for (number, (requirement, store)) in (1..).zip(&self.last) {
                 // If the exclusion run has two stores, the first one gets three quarters of the
-                // time, because it must reach more sections.
+                // time. It must reach more sections than the second one.
                 let rest = rest();
                 let share = if number < self.last.len() {
                     rest * 3 / 4

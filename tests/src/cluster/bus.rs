@@ -41,7 +41,7 @@ impl Bus {
         }
     }
 
-    /// The port at which the other nodes reach this node.
+    /// The port of the proxy, at which the other nodes reach the node behind it.
     pub(super) fn port(&self) -> u16 {
         self.port
     }

@@ -152,7 +152,7 @@ fn slots_of(master: usize) -> (usize, usize) {
 struct Node {
     server: Server,
     probe: RedisProbe,
-    /// The port that the other nodes connect to.
+    /// Port for the other nodes: that of `bus`, or that of the node if there is no `bus`.
     bus_port: u16,
     bus: Option<Bus>,
     runs: bool,

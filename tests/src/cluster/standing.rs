@@ -164,8 +164,8 @@ impl Cluster {
         });
     }
 
-    /// Waits until all nodes run and report that the cluster serves all slots. Each master must
-    /// have a replica in sync.
+    /// Waits until all nodes run and report that the cluster serves all slots, and until each
+    /// master has a replica in sync.
     ///
     /// # Panics
     ///

@@ -30,7 +30,7 @@ pub struct Lease {
     pub wanted: bool,
     /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
-    /// End of the lease, as a timestamp of the same clock.
+    /// End of the lease, as a timestamp of `leasehold::__test::now`.
     pub deadline: u64,
 }
 

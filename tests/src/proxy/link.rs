@@ -62,8 +62,7 @@ struct Link<'a> {
     /// For each command in flight, in order: the fate of the connection after the lost reply.
     /// `None` if the reply must not be lost.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// True for a direction in which a message has been lost. Later messages of that direction are
-    /// lost too.
+    /// True once a request (for `no_replies`, a reply) has been lost. Later ones are lost too.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }

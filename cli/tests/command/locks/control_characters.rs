@@ -52,8 +52,8 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a command prints such a key or owner unescaped. This includes a key given as an
-/// argument, because scripts may pass on a key that they have read.
+/// Fails if a command prints `KEY` or `OWNER` unescaped. This includes a key given as an argument,
+/// because scripts may pass on a key that they have read.
 #[test]
 fn no_command_prints_control_characters_unescaped() {
     let server = Server::start();

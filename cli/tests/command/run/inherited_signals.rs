@@ -102,8 +102,8 @@ fn blocked_signals_stay_blocked() {
     }
 }
 
-/// Fails if `leasehold run` misses the end of a command, or a signal for the command, because its
-/// parent has blocked these signals.
+/// Fails if `leasehold run` misses the end of a command, or a signal to pass on, because its parent
+/// has blocked SIGCHLD or SIGTERM.
 #[test]
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
