@@ -118,7 +118,7 @@ impl Certificates {
         }
     }
 
-    /// The lines for a server's configuration.
+    /// The TLS settings for a server's configuration, each a name and a value.
     pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
         let [certificate, key, authority] = self.paths.clone();
         [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Shortest recorded delay, in nanoseconds. The limit keeps the list short.
+/// Shortest recorded delay, in nanoseconds. The limit keeps `delays` short.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 

@@ -108,7 +108,7 @@ impl Quorum {
             .collect()
     }
 
-    /// Connects a plain client to each node.
+    /// Connects a probe to each node.
     pub fn probes(&self) -> Vec<RedisProbe> {
         let servers = self.servers.iter();
         servers

@@ -172,7 +172,7 @@ impl Store {
         }
     }
 
-    /// True if locks belong to sessions of their processes.
+    /// True if the store's locks belong to sessions.
     pub fn has_sessions(&self) -> bool {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }

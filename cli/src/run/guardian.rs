@@ -209,7 +209,7 @@ impl Guardian {
     /// Sends a signal to the group of the command. The group keeps its id until this process has
     /// asked for the status of the command.
     fn signal(&self, signal: Signal) {
-        // Fails for a group without processes.
+        // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);
     }
 

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 /// A bit for each signal, set if it was ignored. Bit 0 is signal 1.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
-/// The C library calls the functions in this section before `main`.
+/// The C library calls the functions in the section `.init_array` before `main`.
 #[used]
 #[allow(
     unsafe_code,

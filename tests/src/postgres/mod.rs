@@ -246,8 +246,8 @@ impl Postgres {
                 "-c",
                 "max_connections=300",
             ])
-            // With 50 ms, the server detects and counts each deadlock before a request of a pool
-            // times out.
+            // With this `deadlock_timeout`, the server detects and counts each deadlock before a
+            // request of a pool times out.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
             // A killed server leaves its shared memory behind. With this setting the memory is in
             // the server's folder.

@@ -190,8 +190,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Clears the reply if it must be lost. Returns `true` if the connection must end after this
-    /// reply.
+    /// If the reply must be lost, replaces it or silences the connection. Returns `true` if the
+    /// connection must end instead.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

@@ -16,7 +16,7 @@ const KEY: &str = "\u{1b}[2Jgo\rne\u{202e}\u{2028}";
 /// [`KEY`] as the command must show it.
 const SHOWN: &str = "\\u{1b}[2Jgo\\rne\\u{202e}\\u{2028}";
 
-/// The same characters in the names of a process and its function.
+/// Names of a process and its function, which make text bold and reverse its direction.
 const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 
 /// The parts of `OWNER` as the command must show them.

@@ -1,4 +1,4 @@
-//! The name of a holder that is `leasehold run`.
+//! The name under which others see `leasehold run` as the holder.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
