@@ -80,8 +80,8 @@ fn of_holder(holder: &Holder, now: SystemTime) -> Vec<(&'static str, String)> {
     properties
 }
 
-/// Returns the property `for` of a holder or a waiting process, which shows `time`. `None` if
-/// `time` is unknown.
+/// Returns the property `for` of a holder or a waiting process, with the duration since `time`.
+/// `None` if `time` is unknown.
 fn since(time: Option<SystemTime>, now: SystemTime) -> Option<(&'static str, String)> {
     let span = text::since(time, now).map(text::span)?;
     let time = humantime::format_rfc3339_seconds(time?);
