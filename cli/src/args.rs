@@ -9,7 +9,8 @@ use leasehold::{LockPool, LockPoolBuilder};
 
 use crate::failure::Failure;
 
-/// The exit codes that only `run` has. `$mark` precedes each text in the help of the whole command.
+/// The exit codes that only `run` has. `$mark` is `run: ` in the help of the whole command, and
+/// empty in the help of `run`.
 macro_rules! run_exit_codes {
     ($mark:literal) => {
         concat!(

@@ -35,7 +35,7 @@ fn print(bytes: &[u8]) -> u8 {
     exit::SUCCESS
 }
 
-/// Writes one page with all subcommands, whose options are sections of their own.
+/// Writes one page for the whole command, with a section for each subcommand.
 fn write(page: &mut Vec<u8>) -> io::Result<()> {
     let command = Cli::command();
     let man = Man::new(command.clone());
@@ -51,7 +51,7 @@ fn write(page: &mut Vec<u8>) -> io::Result<()> {
     man.render_version_section(page)
 }
 
-/// Returns the section with the text below the options.
+/// Returns the section with the text that follows the options in the help, such as the exit codes.
 fn notes(man: &Man) -> io::Result<String> {
     let mut notes = Vec::new();
     man.render_extra_section(&mut notes)?;

@@ -91,8 +91,8 @@ fn dashes_missing(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    // Parses again, but continues after the mistake. So this finds the subcommand, even if options
-    // with values precede it.
+    // Parses again, but continues after the mistake. This finds the subcommand even if options with
+    // values precede it.
     let known = Cli::command().ignore_errors(true).try_get_matches();
     let known = known.ok()?;
     let is_run = known.subcommand_name() == Some("run");

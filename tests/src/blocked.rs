@@ -29,9 +29,9 @@ struct State {
 impl Blocked {
     /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// The number of blocking tasks may have to exceed the number of workers. A worker may take two
-    /// tasks and block in the first. A sleeping worker does not look for the second task in that
-    /// worker's queue. Each further task wakes a sleeping worker.
+    /// This may need more blocking tasks than workers. A worker may take two tasks into its queue
+    /// and block in the first. A sleeping worker does not look into that queue, but each further
+    /// task wakes a sleeping worker.
     ///
     /// # Panics
     ///

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use crate::python;
 use crate::server::Server;
 
-/// A server program from a package of the Python registry.
+/// A server program from a package of PyPI, the Python registry.
 #[derive(Debug)]
 pub struct Brand {
-    /// The environment variable that names another program.
+    /// Environment variable with the path of a program to use instead of the package.
     variable: &'static str,
     package: &'static str,
     /// The program's path in the package, with `ARCH` for the architecture.

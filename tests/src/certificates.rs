@@ -110,7 +110,7 @@ impl Certificates {
         }
     }
 
-    /// Sets the requirement of a certificate for clients: `yes` or `no`.
+    /// Sets if clients must have a certificate: `yes` or `no`.
     pub(crate) fn auth_clients(self, auth_clients: &str) -> Self {
         Self {
             auth_clients: auth_clients.to_owned(),
@@ -118,7 +118,7 @@ impl Certificates {
         }
     }
 
-    /// The lines for a server's configuration.
+    /// The TLS settings for a server's configuration, each a name and a value.
     pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
         let [certificate, key, authority] = self.paths.clone();
         [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Shorter delays, in nanoseconds, are not recorded, so that the list stays short.
+/// Shortest recorded delay, in nanoseconds. The limit keeps `delays` short.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
@@ -42,7 +42,7 @@ pub fn start() {
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // A current delay of the thread is not recorded yet.
+    // The thread may be late right now, which is not recorded yet.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }

@@ -15,7 +15,7 @@ use crate::recorder::{Recorder, Section, Violation};
 /// Nanoseconds per microsecond. The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// The running callers of one load.
+/// Running callers, which contend for the keys.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ impl Load {
     }
 
     /// Starts `callers` callers on each pool. All callers share `keys` keys. A section lasts at
-    /// most `longest`, which must be less than 6 s.
+    /// most `longest`, which must be less than `Load::TTL`.
     pub fn start(
         pools: &[LockPool],
         callers: u64,

@@ -21,10 +21,10 @@ pub enum Flow {
     Pass,
     /// Bytes are held back, and pass when the flow changes.
     Stall,
-    /// Bytes vanish. On the same connections, all later bytes vanish too, even after the flow
-    /// changes.
+    /// Bytes vanish. Later bytes of the same connection and direction vanish too, even after the
+    /// flow changes.
     BlackHole,
-    /// Requests pass and answers vanish. On the same connections, all later answers vanish too.
+    /// Requests pass and answers vanish. Later answers on the same connection vanish too.
     LoseAnswers,
 }
 

@@ -12,7 +12,7 @@ use crate::server::{Server, ServerOptions};
 use crate::server_clock::ServerClock;
 use crate::wait;
 
-/// After its start, a node does not vote for the longest ttl plus this time.
+/// A node begins to vote when it has run for the longest ttl plus this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -95,7 +95,7 @@ impl Quorum {
         self.url_with("max_ttl=100ms")
     }
 
-    /// The URL of the nodes with other options.
+    /// The URL of the nodes, with `options` instead of a short `max_ttl`.
     pub fn url_with(&self, options: &str) -> String {
         url(self.servers.iter().map(Server::address), options)
     }
@@ -108,7 +108,7 @@ impl Quorum {
             .collect()
     }
 
-    /// Connects a plain client to each node.
+    /// Connects a probe to each node.
     pub fn probes(&self) -> Vec<RedisProbe> {
         let servers = self.servers.iter();
         servers

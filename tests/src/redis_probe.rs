@@ -7,11 +7,12 @@ use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
 
 use crate::probe::Probe;
 
-/// Value that the probe writes as another holder.
+/// Value with which the probe takes a lock, as a holder other than the pool under test.
 const FOREIGN: &str = "another-holder";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
-/// Script that deletes a key if it has this value, as in every client that follows the convention.
+/// Script that deletes a key if it has the value in `ARGV[1]`: the usual release of a lock in
+/// Redis.
 const DELETE_IF: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
@@ -120,7 +121,8 @@ impl RedisProbe {
         self.run(cmd("DEL").arg(self.name(key)))
     }
 
-    /// `SET key value NX PX ttl`, like every client that follows the convention.
+    /// `SET key value NX PX ttl`, the usual acquire of a lock in Redis. Returns `true` if the key
+    /// was free.
     pub fn set_nx(&self, key: &str, value: &str, ttl: Duration) -> bool {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value).arg("NX");
@@ -128,7 +130,7 @@ impl RedisProbe {
         reply.is_some()
     }
 
-    /// `SET key value PX ttl`, like a client that breaks the convention.
+    /// `SET key value PX ttl`, which no correct client sends, because it overwrites another holder.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);

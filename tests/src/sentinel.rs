@@ -130,7 +130,7 @@ impl Setup {
         panic!("redis-server --sentinel does not start")
     }
 
-    /// Returns `None` if another process took the port first.
+    /// Starts a Sentinel. Returns `None` if another process took its port first.
     fn try_sentinel(&self, master: u16) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
         let tls_port = self.certificates.as_ref().map(|_| free_port());

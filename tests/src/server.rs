@@ -42,7 +42,7 @@ impl ServerOptions {
         Self::default()
     }
 
-    /// Runs another program instead of `redis-server`.
+    /// Runs `program` instead of `redis-server`.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
         self
@@ -303,8 +303,8 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not used before. So no other server of this process gets
-/// the port of a stopped server. Different processes start the search at different ports.
+/// Finds a free port that this process has not used before, so that no other server gets the port
+/// of a stopped server. Different processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -46,7 +46,7 @@ impl ServerClock {
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
     }
 
-    /// Environment variables for the server's process.
+    /// Environment variables that make the server's process use this clock.
     pub(crate) fn environment(&self) -> [(&'static str, OsString); 5] {
         let file = self.folder.path().join("offset");
         [

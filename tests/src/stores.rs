@@ -33,7 +33,7 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// Names of the parts of the stores that this program's tests use, so that no two tests share a
+/// Each used part of a store, as the names of the store and the test. No two tests may share a
 /// part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
@@ -172,7 +172,7 @@ impl Store {
         }
     }
 
-    /// True if locks belong to sessions of their processes.
+    /// True if the store's locks belong to sessions.
     pub fn has_sessions(&self) -> bool {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }
@@ -262,9 +262,8 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// Like `on_every_store`, without the stores whose locks belong to sessions. On these three stores
-/// each lock has a separate lease. The store knows its end, and the lock can be shared and
-/// inspected.
+/// Like `on_every_store`, without etcd and ZooKeeper, whose locks belong to sessions. In the other
+/// stores each lock has a separate lease with a known end, and can be shared.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

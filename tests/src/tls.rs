@@ -30,7 +30,7 @@ impl TlsServer {
         Self::with(authority, name, "no", options)
     }
 
-    /// Starts a server that accepts only clients with a certificate of the same authority.
+    /// Starts a server that accepts only clients with a certificate of `authority`.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl TlsServer {
         }
     }
 
-    /// `rediss://…` with this name or address.
+    /// The URL (`rediss://…`) of the port for TLS. `host` is a name or an address.
     pub fn url(&self, host: &str) -> String {
         format!("rediss://{host}:{}/", self.port())
     }

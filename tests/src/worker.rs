@@ -164,7 +164,7 @@ impl Worker {
         &mut self.process
     }
 
-    /// Waits for the first event that `wanted` accepts. All events until then are kept for `seen`.
+    /// Waits for the first event that `wanted` accepts. `seen` returns all events until then.
     ///
     /// # Panics
     ///
@@ -210,7 +210,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the worker has ended, successfully or not.
+    /// Waits until the worker reports its success or failure, after which it ends.
     #[track_caller]
     pub fn wait_end(&mut self, limit: Duration) -> Event {
         self.wait_for("the worker ends", limit, |event| {

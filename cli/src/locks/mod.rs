@@ -41,7 +41,7 @@ async fn all(pool: &LockPool, pattern: &str) -> Result<Vec<LockInfo>, Failure> {
     Ok(all)
 }
 
-/// Sorts locks by key and removes duplicates: a list may contain a lock twice.
+/// Sorts locks by key and removes duplicates: the pool may return a lock twice.
 fn sort(locks: &mut Vec<LockInfo>) {
     locks.sort_by(|one, other| one.key.cmp(&other.key));
     locks.dedup_by(|one, other| one.key == other.key);

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use super::text;
 
-/// Rows and columns of a terminal that does not report its size.
+/// Assumed rows and columns of a terminal that does not report its size.
 const SIZE: (usize, usize) = (24, 80);
 
 /// True if standard output is a terminal.

@@ -10,7 +10,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Number of characters of the column with the names of the properties.
+/// Width of the column with the names of the properties.
 const NAMES: usize = 14;
 
 /// Prints everything the store knows about a lock, held or free.
@@ -80,7 +80,8 @@ fn of_holder(holder: &Holder, now: SystemTime) -> Vec<(&'static str, String)> {
     properties
 }
 
-/// Returns the property of a holder or a waiting process that began at `time`, if that is known.
+/// Returns the property `for` of a holder or a waiting process, with the duration since `time`.
+/// `None` if `time` is unknown.
 fn since(time: Option<SystemTime>, now: SystemTime) -> Option<(&'static str, String)> {
     let span = text::since(time, now).map(text::span)?;
     let time = humantime::format_rfc3339_seconds(time?);

@@ -14,8 +14,8 @@ const HEAD: [&str; COLUMNS] = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN"
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// The columns in the first line of a row, and those in the lines below it. The first layout that
-/// fits is used. In the last one the key is complete: it has its own line, or several.
+/// Layouts of a row: the columns in its first line, and those in the lines below it. The first
+/// layout that fits is used. The last one shows the whole key, on one or several separate lines.
 const LAYOUTS: [(&[usize], &[usize]); 3] = [
     (&[KEY, 1, 2, 3, 4, 5], &[]),
     (&[KEY, 1, 3, 4, 5], &[2]),
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(narrow[5..], ["  0", "  shop::create on", "  web-1 (pid 7)"]);
     }
 
-    /// Fails if a key is shortened below its limit, or if wide characters shift a column.
+    /// Fails if a key is shortened below `SHORTEST_KEY`, or if wide characters shift a column.
     #[test]
     fn wide_characters_keep_their_columns() {
         let key = "注文".repeat(20);
@@ -209,7 +209,7 @@ mod tests {
         assert!(lines[1].starts_with("order:42  exclusive"), "{lines:?}");
     }
 
-    /// Fails if a long text from a store panics, as a width in a format string does.
+    /// Fails if the table panics on a very long text, as a format string with such a width does.
     #[test]
     fn very_long_cells_are_padded() {
         let long = "x".repeat(70_000);

@@ -45,7 +45,7 @@ struct Watcher<'a> {
     drawn: bool,
     table: Table,
     changes: Changes,
-    /// The last reported error, until the store answers again.
+    /// The last reported error. `None` once the store has answered again.
     trouble: Option<String>,
 }
 
@@ -119,8 +119,7 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports an error of the store, but repeats the same error only after a success. The next
-    /// read may succeed again.
+    /// Reports an error of the store, but repeats the same error only after a success.
     fn print_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

@@ -1,7 +1,7 @@
 //! The clock for leases, and an alarm on this clock.
 //!
 //! `CLOCK_BOOTTIME` continues while the machine is suspended, like the store's clock. All processes
-//! of a machine read the same time from it, so that one can send a deadline to another.
+//! of a machine read the same time from it, so that one process can send a deadline to another.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -23,7 +23,7 @@ pub(super) struct Process {
     pub(super) ended: bool,
 }
 
-/// Result of one round of killing.
+/// Result of one attempt to kill the processes that must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Killed {
     /// Number of processes that were still alive.
@@ -94,7 +94,7 @@ fn processes() -> io::Result<Vec<Process>> {
         if !is_process {
             continue;
         }
-        // A process may end between the two reads.
+        // A process may end after its folder was listed.
         if let Ok(stat) = fs::read(entry.path().join("stat")) {
             processes.extend(parse(&String::from_utf8_lossy(&stat)));
         }
@@ -178,7 +178,7 @@ mod tests {
             .expect("a shell starts");
         let id = i32::try_from(shell.id()).expect("a process id");
         let pid = Pid::from_raw(id).expect("a process id");
-        // Two shells below each other, and `sleep` below the second one.
+        // Waits until the shell has started the second shell, and that has started `sleep`.
         while descendants(pid).expect("/proc is there").len() < 2 {
             std::thread::yield_now();
         }

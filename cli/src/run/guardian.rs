@@ -1,7 +1,8 @@
 //! The guardian of a command: ends the command, and everything that the command has started, before
 //! the lease ends.
 //!
-//! The guardian needs no lock store, and lives until no process of the command is left.
+//! The guardian needs no lock store, and lives until the command and the processes left in its
+//! session have ended.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, stdin};
@@ -33,8 +34,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
 pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
-    // A separate process group. Ctrl-c at the terminal and a kill of the group of `leasehold run`
-    // do not reach it.
+    // Moves to a separate process group, which ctrl-c at the terminal and a kill of the group of
+    // `leasehold run` do not reach.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
     // The handler is set before the command starts, because the command may end at once.
@@ -88,12 +89,13 @@ struct Guardian {
     schedule: Schedule,
     /// Process id of the command. It is also the id of the command's process group.
     command: Pid,
-    /// The session of the command when the command began.
+    /// Id of the session in which the command began.
     session: i32,
     ended: bool,
-    /// Reason for stopping the command, set when `leasehold run` is notified of it.
+    /// Reason for stopping the command, as reported to `leasehold run`; `None` before the report.
     reported: Option<Reason>,
-    /// Number of processes left behind by the command, set when `leasehold run` is notified of it.
+    /// Number of processes left by the command, as reported to `leasehold run`; `None` before the
+    /// report.
     left: Option<usize>,
     refused: usize,
     killing: bool,
@@ -119,7 +121,7 @@ impl Guardian {
         Ok(guardian)
     }
 
-    /// Returns when no process of the command is left.
+    /// Returns when the command has ended, and also the processes that it left in its session.
     async fn watch(&mut self, signals: &mut Signals, mut children: unix::Signal) -> io::Result<()> {
         let alarm = Alarm::new()?;
         let (mut round, mut look) = (interval(ROUND), interval(LOOK));
@@ -189,7 +191,7 @@ impl Guardian {
 
     fn terminate(&self) {
         self.signal(Signal::TERM);
-        // A suspended process handles no other signal until it continues.
+        // A suspended process handles SIGTERM only after it continues.
         self.signal(Signal::CONT);
     }
 
@@ -207,7 +209,7 @@ impl Guardian {
     /// Sends a signal to the group of the command. The group keeps its id until this process has
     /// asked for the status of the command.
     fn signal(&self, signal: Signal) {
-        // Fails for a group without processes.
+        // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);
     }
 
@@ -263,7 +265,7 @@ impl Guardian {
         for process in family::descendants(us)?.into_iter().filter(ours) {
             let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
             if let Some(pid) = pid {
-                // No other code asks for the status of this process.
+                // No other code asks for the status of an adopted process.
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }

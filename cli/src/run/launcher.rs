@@ -1,4 +1,4 @@
-//! The last step before the command: this process is replaced by the command.
+//! The last step before the command starts: the command replaces this process.
 
 use std::convert::Infallible;
 use std::env;
@@ -25,8 +25,8 @@ const ADDRESSED_AGAIN: &str = "LISTEN_PIDFDID";
 /// Replaces this process with the command, unless its lease is about to end or its guardian is
 /// dead. Returns only if the command does not start.
 ///
-/// The kernel kills the command when its guardian dies. This setting stays after `exec`, except for
-/// programs that run as another user (set-user-ID).
+/// The kernel kills the command when its guardian dies. This setting (`PR_SET_PDEATHSIG`) stays
+/// after `exec`, except for programs that run as another user (set-user-ID).
 pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return exit::SYSTEM;
@@ -51,7 +51,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     }
 }
 
-/// True if it is too late to start the command, because this process may have stalled.
+/// True if `latest` has passed. This process may have stalled, and must not start the command late.
 fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }

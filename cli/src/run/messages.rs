@@ -23,8 +23,8 @@ impl Messages {
         Self { json }
     }
 
-    /// Reports the held lock, but only as JSON, because people read the output of the command
-    /// itself.
+    /// Reports the held lock, but only as JSON. As text, it would only disturb the output of the
+    /// command.
     pub(crate) fn acquired(&self, guard: &LockGuard, waited: Duration) {
         self.event(&json!({
             "event": "acquired",

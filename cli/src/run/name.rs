@@ -15,7 +15,7 @@ const LONGEST: usize = 60;
 pub(super) fn site(options: &Run) -> &'static Site {
     let name = options.name.clone().filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| of_program(&options.command));
-    // Leaks memory only once in each process.
+    // The memory is leaked, but only once in each process.
     let site = Site::new(short(&name).leak(), file!(), line!(), "other", &|| ());
     Box::leak(Box::new(site))
 }

@@ -147,7 +147,7 @@ pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Fails if a process receives other settings than were sent.
+    /// Fails if a process does not receive the settings that were sent.
     #[test]
     fn settings_arrive_unchanged() {
         let settings = Settings {

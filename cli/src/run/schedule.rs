@@ -30,7 +30,8 @@ const ROUNDING: Duration = Duration::from_millis(1);
 pub(crate) enum Reason {
     /// The lease is lost, or was not renewed for so long that it may soon be lost.
     Lost,
-    /// An operator has taken the lock away (`leasehold release`). It is as good as lost.
+    /// An operator has taken the lock away (`leasehold release`). The command is stopped as if the
+    /// lease were lost.
     TakenAway,
     /// `--max-hold` is over. The lease is still renewed.
     MaxHold,
@@ -125,8 +126,9 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because the step
-    /// would also wake a suspended process. SIGKILL is due until the command is gone.
+    /// Returns the due step. SIGTERM is due once. It is not due together with SIGKILL, because
+    /// SIGCONT follows SIGTERM and would wake a suspended process. SIGKILL is due until the command
+    /// is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
@@ -164,8 +166,8 @@ mod tests {
         assert_eq!(schedule.backup_at(), at(119));
     }
 
-    /// Fails if a command may run for a long time after its lock was taken away, because the lock
-    /// soon becomes free.
+    /// Fails if a command may run long after its lock was taken away. The lock becomes free soon
+    /// after that.
     #[test]
     fn a_lost_lock_stops_the_command_before_a_long_lease_ends() {
         let ttl = Duration::from_secs(300);

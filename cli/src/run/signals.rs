@@ -49,7 +49,7 @@ impl Signals {
     /// signal.
     pub(super) fn ending() -> io::Result<Self> {
         // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. The
-        // handler stays when this stream is dropped. Child processes have the default handler.
+        // handler stays when this stream is dropped, but child processes start with the default.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),
@@ -67,7 +67,8 @@ impl Signals {
         Ok(self)
     }
 
-    /// Handles the signals of all three lists, so that none of them ends or stops this process.
+    /// Handles the signals in `ENDING`, `TERMINAL` and `BACKGROUND`, so that none of them ends or
+    /// stops this process.
     pub(super) fn all() -> io::Result<Self> {
         let mut signals = Self::ending()?.and_terminal()?;
         signals.add(&BACKGROUND)?;

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 /// A bit for each signal, set if it was ignored. Bit 0 is signal 1.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
-/// The C library calls the functions in this section before `main`.
+/// The C library calls the functions in the section `.init_array` before `main`.
 #[used]
 #[allow(
     unsafe_code,
@@ -42,7 +42,8 @@ fn is_in(mask: u64, signal: Signal) -> bool {
     (mask >> (signal.as_raw() - 1)) & 1 == 1
 }
 
-/// Parses the field `sigignore` of `/proc/<pid>/stat`. A name may contain brackets and spaces.
+/// Parses the field `sigignore` of `/proc/<pid>/stat`. The process's name, an earlier field, may
+/// contain brackets and spaces.
 fn parse(stat: &[u8]) -> Option<u64> {
     let mut fields = stat
         .rsplit(|byte| *byte == b')')

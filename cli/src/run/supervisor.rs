@@ -54,7 +54,7 @@ pub(super) struct Supervisor<'a> {
     schedule: Schedule,
     command: Option<Pid>,
     code: Option<u8>,
-    /// True if no process of the command is left.
+    /// True if the guardian has reported that nothing is left to do.
     done: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Supervisor<'a> {
         // Lets this process adopt the processes that the warden and the guardian leave when they
         // die.
         set_child_subreaper(Some(getpid()))?;
-        // Fails if there is no `/proc`, because the processes to kill are found there later.
+        // Fails if there is no `/proc`, which later lists the processes to kill.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;
@@ -79,8 +79,7 @@ impl<'a> Supervisor<'a> {
         let mut warden = process(theirs, &lock, options, messages.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
-        // A guardian that receives no first message starts no command. It ends when the connection
-        // ends.
+        // If this fails, the guardian starts no command, and ends when the connection ends.
         begin(&channel, deadline)?;
         Ok(Self {
             lock,
@@ -96,7 +95,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Returns when no process of the command is left.
+    /// Returns when the guardian is done. If it is dead or too late, kills all processes first.
     pub(super) async fn watch(mut self, signals: &mut Signals) -> Ended {
         if let Err(error) = self.attend(signals).await {
             self.messages.failed(&error);
@@ -222,7 +221,6 @@ fn deadline(lock: &LockHandle) -> Moment {
     now + lock.remaining()
 }
 
-/// Returns the reason for the loss of the lock.
 fn loss(lock: &LockHandle) -> Reason {
     if is_taken_away(lock) {
         Reason::TakenAway

@@ -27,17 +27,17 @@ pub(super) enum Order {
 pub(super) enum Notice {
     /// The command runs, with this id, which is also the id of its group.
     Started(i32),
-    /// The command was stopped by a signal such as SIGTSTP.
+    /// The command was suspended by a signal such as SIGTSTP.
     Suspended,
-    /// The command is asked to stop.
+    /// The guardian has begun to stop the command.
     Stopping(Reason),
     /// The command has ended with this exit code.
     Ended(u8),
     /// This many processes started by the command still run.
     Left(u64),
-    /// This many processes cannot be killed.
+    /// The system does not let this user kill this many processes.
     Refused(u64),
-    /// No process is left.
+    /// The guardian has nothing left to do.
     Done,
 }
 

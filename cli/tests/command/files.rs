@@ -38,8 +38,8 @@ fn a_limit_of_open_files_is_named() {
         let enough = (4..200).find(|limit| {
             let listed = ended(&mut limited(&url, *limit));
             let text = &listed.err;
-            // With a still lower limit, the system cannot even load the program, and the text is
-            // another one.
+            // With an even lower limit, the system cannot load the program, and prints another
+            // error.
             if text.starts_with("leasehold: ") {
                 assert!(text.contains("ulimit -n"), "{url} with {limit}: {text}");
                 named += 1;

@@ -6,7 +6,8 @@ use crate::harness::{bare, ended};
 
 /// Returns bash's completions of the last of these words.
 fn completed(words: &[&str]) -> Vec<String> {
-    // Calls the function that bash has registered for the command, as it does at the tab key.
+    // Calls the function that the script has registered for the command, as bash does at the tab
+    // key.
     let script = "\
 source <(\"$0\" completions bash)
 COMP_WORDS=(leasehold \"$@\"); COMP_CWORD=$#; COMP_LINE=\"leasehold $*\"; COMP_POINT=${#COMP_LINE}

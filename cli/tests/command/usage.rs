@@ -11,7 +11,8 @@ fn refused(url: &str, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Fails if an error does not suggest a correction, or if the command runs all the same.
+/// Fails if the error for a wrong command line does not suggest a correction, or if the command
+/// runs.
 #[test]
 fn mistakes_are_reported() {
     let server = Server::start();

@@ -51,9 +51,8 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// Approximate time for the whole run. The exclusion run (requirement 1) gets the time that the
-    /// others leave. It continues for up to twenty minutes until it has reached its required
-    /// sections.
+    /// Approximate time for the whole run. The exclusion run (requirement 1) comes last and gets
+    /// the remaining time. It continues for up to twenty minutes until it has reached `--sections`.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
     /// Number of locked bodies ("sections") that the exclusion run must reach.
@@ -72,10 +71,10 @@ struct Full {
     /// (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
-    /// Number of requirements that run at the same time. Most of them only wait most of the time.
+    /// Number of requirements that run at the same time. Most requirements wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
-    /// Runs at the small size of the test suite.
+    /// Runs each requirement at the small size that the test suite uses.
     #[arg(long)]
     small: bool,
     /// Folder for histories.
@@ -282,7 +281,7 @@ impl Plan {
             }
             for (number, (requirement, store)) in (1..).zip(&self.last) {
                 // If the exclusion run has two stores, the first one gets three quarters of the
-                // time, because it must reach more sections.
+                // time. It must reach more sections than the second one.
                 let rest = rest();
                 let share = if number < self.last.len() {
                     rest * 3 / 4

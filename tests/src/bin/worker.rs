@@ -23,7 +23,7 @@ static JOB: OnceLock<Job> = OnceLock::new();
 /// Start of the current poll of the task that holds the lock, as a timestamp of `clock::now`.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
-/// Interval at which a body that holds its lock wakes up.
+/// Interval at which a body that holds its lock reports that it runs.
 const TICK: Duration = Duration::from_millis(2);
 
 fn job() -> &'static Job {
@@ -58,7 +58,7 @@ fn main() {
 }
 
 /// Lets one body return for each line of standard input. The input ends when the test process ends,
-/// so the process then exits.
+/// and this process then exits.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();

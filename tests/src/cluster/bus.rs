@@ -41,13 +41,13 @@ impl Bus {
         }
     }
 
-    /// The port at which the other nodes reach this node.
+    /// The port of the proxy, at which the other nodes reach the node behind it.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Closes the connections from these addresses and refuses new ones. Connections from other
-    /// addresses pass.
+    /// Closes the connections from the addresses `from`, and refuses new ones. Connections from
+    /// other addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
     }

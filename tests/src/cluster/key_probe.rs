@@ -21,7 +21,7 @@ impl ClusterProbe {
         Self { cluster, prefix }
     }
 
-    /// The client of the key's master, and the key as it is on the server.
+    /// The probe of the key's master, and the key as it is on the server.
     fn on(&self, key: &str) -> (&RedisProbe, String) {
         let key = format!("{}{key}", self.prefix);
         (self.cluster.probe_of(&key), key)

@@ -62,7 +62,7 @@ impl Setup {
         self
     }
 
-    /// Runs this program as each node.
+    /// Runs `program` as each node, instead of `redis-server`.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
         self
@@ -152,7 +152,7 @@ fn slots_of(master: usize) -> (usize, usize) {
 struct Node {
     server: Server,
     probe: RedisProbe,
-    /// The port that the other nodes connect to.
+    /// Port for the other nodes: that of `bus`, or that of the node if there is no `bus`.
     bus_port: u16,
     bus: Option<Bus>,
     runs: bool,
@@ -189,7 +189,7 @@ impl Cluster {
         &self.node(node).server
     }
 
-    /// A plain client of a node.
+    /// A probe of a node: a client that is not part of leasehold.
     pub fn probe(&self, node: usize) -> &RedisProbe {
         &self.node(node).probe
     }
@@ -201,7 +201,7 @@ impl Cluster {
         }
     }
 
-    /// The plain client of the master that has a key.
+    /// The probe of the master that has a key.
     pub fn probe_of(&self, key: &str) -> &RedisProbe {
         self.probe(self.owner(self.slot(key)))
     }
@@ -265,16 +265,16 @@ impl Cluster {
     }
 
     /// Assigns the slot to its new node on all masters, the last of three steps. A master that
-    /// learned of the assignment late could take the slot back, so the command is repeated until
-    /// all masters agree.
+    /// receives the assignment late could take the slot back, so the command is repeated until all
+    /// masters agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
         let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
         let mut unpublished: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
-            // In the first round the old node gets the command even if it agrees already. It may
-            // know the new owner, but still treat the slot as moving.
+            // The first pass sends the command to all masters, even to those that report the new
+            // owner. The old owner may still treat the slot as moving.
             for (index, _) in &unpublished {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -305,7 +305,7 @@ impl Cluster {
         self.connect_probe(node);
     }
 
-    /// Connects the plain client of a node again, for example after a restart.
+    /// Connects the probe of a node again, for example after a restart.
     pub fn connect_probe(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.probe = node.server.probe();
@@ -325,7 +325,7 @@ impl Cluster {
         });
     }
 
-    /// Number of different epochs that the running nodes report.
+    /// Number of different values of `current_epoch` that the running nodes report.
     fn epochs(&self) -> usize {
         let epoch = |state: String| {
             let line = state.lines().find(|line| line.contains("current_epoch"));

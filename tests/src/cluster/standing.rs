@@ -119,7 +119,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Panics if the nodes do not learn of the proxies.
+    /// Panics if the nodes do not list the proxies in time.
     pub fn proxies(&self) -> Vec<Proxy> {
         let nodes = self.running();
         let proxies: Vec<_> = nodes
@@ -164,8 +164,8 @@ impl Cluster {
         });
     }
 
-    /// Waits until all nodes run and report that the cluster serves all slots. Each master must
-    /// have a replica in sync.
+    /// Waits until all nodes run and report that the cluster serves all slots, and until each
+    /// master has a replica in sync.
     ///
     /// # Panics
     ///

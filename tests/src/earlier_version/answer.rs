@@ -30,7 +30,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Parses the answer to a request for a lock with `spare` reserved fences.
+    /// Parses the answer to a request that reserves `spare` further fences.
     #[track_caller]
     pub(super) fn read(value: &Value, spare: u32) -> Self {
         match value {
@@ -95,7 +95,7 @@ pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     }
 }
 
-/// The fence of a lock, taken for the first time or again.
+/// The fence in the answer for one of several locks, all of them taken.
 #[track_caller]
 fn fence(answer: &Value) -> u64 {
     match Answer::read(answer, 0) {

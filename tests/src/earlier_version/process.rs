@@ -191,8 +191,9 @@ impl EarlierProcess {
         yes(self.run(&part))
     }
 
-    /// Releases a lock and requests it again in one step, with a place in the queue. Returns `true`
-    /// if the token `released` still had the lock, and the answer for `token`.
+    /// Releases the lock of the token `released` and requests it for `token`, in one script. If the
+    /// lock is held, the process queues. Returns `true` if `released` still had the lock, and the
+    /// answer for `token`.
     ///
     /// # Panics
     ///
@@ -218,7 +219,7 @@ impl EarlierProcess {
         }
     }
 
-    /// Gives up the place in a queue, and also the lock if it is reserved for this process.
+    /// Leaves the queue of a key, and gives up the lock if it is reserved for this process.
     ///
     /// # Panics
     ///

@@ -30,7 +30,7 @@ pub struct Lease {
     pub wanted: bool,
     /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
-    /// End of the lease, as a timestamp of the same clock.
+    /// End of the lease, as a timestamp of `leasehold::__test::now`.
     pub deadline: u64,
 }
 
@@ -119,8 +119,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // After a late answer, hardly any time of the lease is left. The repeated request gives
-            // the full ttl.
+            // After a late answer, hardly any time of the lease is left. The lock is then requested
+            // again, for the full ttl.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;

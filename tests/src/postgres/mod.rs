@@ -103,7 +103,7 @@ impl Postgres {
         Self::start_with(&["fsync=off"])
     }
 
-    /// Like `start`, but the server answers only after a commit is on disk.
+    /// Like `start`, but the server confirms a commit only when it is on disk.
     pub fn durable() -> Self {
         Self::start_with(&["fsync=on"])
     }
@@ -246,8 +246,8 @@ impl Postgres {
                 "-c",
                 "max_connections=300",
             ])
-            // The server detects a deadlock before any request of a pool times out, so each
-            // deadlock is counted.
+            // With this `deadlock_timeout`, the server detects and counts each deadlock before a
+            // request of a pool times out.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
             // A killed server leaves its shared memory behind. With this setting the memory is in
             // the server's folder.

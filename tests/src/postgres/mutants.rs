@@ -4,7 +4,7 @@ use super::Postgres;
 use crate::rerun;
 use crate::sql_mutants;
 
-/// Fails if `test` of this program does not fail with the bug.
+/// Runs `test` of this program with the bug `mutant`, and fails if the test passes.
 ///
 /// # Panics
 ///

@@ -59,11 +59,10 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// The fate of the connection after a lost reply, for each command in flight, in order. `None`
-    /// if the reply must not be lost.
+    /// For each command in flight, in order: the fate of the connection after the lost reply.
+    /// `None` if the reply must not be lost.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// True for a direction in which a message has been lost. Later messages of that direction are
-    /// lost too.
+    /// True once a request (for `no_replies`, a reply) has been lost. Later ones are lost too.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }
@@ -191,8 +190,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Clears the reply if it must be lost. Returns `true` if the connection must end after this
-    /// reply.
+    /// If the reply must be lost, replaces it or silences the connection. Returns `true` if the
+    /// connection must end instead.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

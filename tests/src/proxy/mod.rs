@@ -60,10 +60,10 @@ pub enum After {
     Cut,
     /// The connection stays open and silent.
     Silence,
-    /// The connection stays open, and the client gets this error. The text is a server's, for
-    /// example `READONLY …`.
+    /// The connection stays open, and the client gets this error instead of the reply. The text is
+    /// one that a server sends, for example `READONLY …`.
     Error(&'static str),
-    /// The connection stays open, and the client gets these bytes.
+    /// The connection stays open, and the client gets these bytes instead of the reply.
     Instead(&'static str),
 }
 
@@ -80,7 +80,8 @@ pub struct Counts {
     pub lost: u64,
 }
 
-/// The description of the replies that must be lost.
+/// The next `times` replies to commands that contain the bytes `containing`. These replies must be
+/// lost.
 #[derive(Debug)]
 struct Loss {
     containing: Vec<u8>,

@@ -9,7 +9,7 @@ use super::wire::{
     SYNC,
 };
 
-/// Time limit for a server to accept connections again.
+/// Time for which a request is repeated while the server does not accept connections.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The server's error codes.

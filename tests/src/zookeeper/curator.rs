@@ -1,4 +1,5 @@
-//! A process that takes a lock of the Java library Curator: `tests/zookeeper/src/CuratorPeer.java`.
+//! A process that takes locks with the Java library Curator:
+//! `tests/zookeeper/src/CuratorPeer.java`.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

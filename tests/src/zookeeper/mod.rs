@@ -208,8 +208,8 @@ impl Zookeeper {
         Some(printed)
     }
 
-    /// Returns Java properties for settings that are missing from the configuration file or are
-    /// read before this file.
+    /// Returns the settings that are not in the configuration file, as options of the virtual
+    /// machine.
     fn properties(&self) -> Vec<String> {
         let mut properties = [
             "zookeeper.admin.enableServer=false",

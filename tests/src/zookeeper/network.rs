@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
-/// would retry a refused connection to a new leader. But the proxy has already accepted the
-/// connection, and a follower whose connection ends abandons the leader.
+/// Time for which a proxy keeps a connection open while its member does not listen yet. Without a
+/// proxy, a follower retries a refused connection to a new leader. A proxy does not refuse: it
+/// accepts and then closes. A follower whose connection is closed abandons the leader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.

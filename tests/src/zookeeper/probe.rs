@@ -120,7 +120,7 @@ impl SessionProbe for ZookeeperProbe {
     }
 
     /// Lists the nodes in the directories of locks. The directories themselves are not listed,
-    /// because they may remain.
+    /// because an empty directory may remain.
     fn left(&self) -> Vec<String> {
         let root = format!("/{}", self.chroot);
         let directories = self.client.names(&root).into_iter();
@@ -134,7 +134,7 @@ impl SessionProbe for ZookeeperProbe {
     }
 
     /// Lists the revocations in the directories of sessions. The directories themselves are not
-    /// listed, because they may remain.
+    /// listed, because an empty directory may remain.
     fn revocations(&self) -> Vec<String> {
         let sessions = format!("/{}/%", self.chroot);
         let directories = self.client.names(&sessions).into_iter();

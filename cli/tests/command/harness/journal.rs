@@ -64,8 +64,8 @@ impl Journal {
         fs::write(self.file(name), "").expect("the folder is writable");
     }
 
-    /// Makes new commands of [`until`](Self::until) with this name wait again, after an
-    /// [`open`](Self::open).
+    /// Undoes [`open`](Self::open): later commands of [`until`](Self::until) with this name wait
+    /// again.
     pub(crate) fn close(&self, name: &str) {
         fs::remove_file(self.file(name)).expect("it was opened");
     }
@@ -102,7 +102,8 @@ impl Journal {
         id.parse().unwrap_or_else(|_| panic!("no process: {id}"))
     }
 
-    /// Fails if the line that begins with `first` comes after the line that begins with `second`.
+    /// Fails unless all lines that begin with `first` come before all lines that begin with
+    /// `second`.
     pub(crate) fn has_in_order(&self, first: &str, second: &str) {
         let lines = self.lines();
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start));

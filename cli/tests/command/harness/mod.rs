@@ -127,7 +127,6 @@ impl Running {
         self.0.kill();
     }
 
-    /// Sends a signal to the command.
     pub(crate) fn signal(&self, signal: &str) {
         family::signal(self.id(), signal);
     }
@@ -136,7 +135,6 @@ impl Running {
         self.0.exited()
     }
 
-    /// Waits for the end of the command.
     pub(crate) fn wait(mut self) -> Ended {
         let mut status = None;
         wait::until("the command ends", LONG, || {
@@ -148,8 +146,8 @@ impl Running {
             out: String::new(),
             err: String::new(),
         };
-        // Processes left behind by the command may keep the pipes open. So this reads to the end
-        // only if no other process has the pipes open.
+        // This waits until no process has the pipes open, not even a process left behind by the
+        // command.
         let child = self.0.child();
         if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
             out.read_to_string(&mut ended.out).expect("text");

@@ -16,7 +16,7 @@ const KEY: &str = "\u{1b}[2Jgo\rne\u{202e}\u{2028}";
 /// [`KEY`] as the command must show it.
 const SHOWN: &str = "\\u{1b}[2Jgo\\rne\\u{202e}\\u{2028}";
 
-/// The same characters in the names of a process and its function.
+/// Names of a process and its function, which make text bold and reverse its direction.
 const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 
 /// The parts of `OWNER` as the command must show them.
@@ -46,14 +46,14 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks no question may already have ended.
+    // An error is ignored, because a command that asks no question may have ended already.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a command prints such a key or owner unescaped. This includes a key given as an
-/// argument, because scripts may pass on a key that they have read.
+/// Fails if a command prints `KEY` or `OWNER` unescaped. This includes a key given as an argument,
+/// because scripts may pass on a key that they have read.
 #[test]
 fn no_command_prints_control_characters_unescaped() {
     let server = Server::start();

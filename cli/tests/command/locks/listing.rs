@@ -107,7 +107,7 @@ async fn the_list_is_printed_as_json() {
     assert!(!list.contains(token), "{list}");
 }
 
-/// Fails if the list ends before the last of many locks, or contains one twice.
+/// Fails if the list ends before the last of many locks, or contains a lock twice.
 #[test]
 fn a_long_list_is_complete() {
     let server = Server::start();

@@ -67,8 +67,8 @@ const SHOWING: [(&[&str], i32); 4] = [
     (&["run", "job", "--", "true"], 75),
 ];
 
-/// Fails if a command panics on a long owner, or prints more than its first 512 bytes. Also fails
-/// if a key is listed that no lock can have.
+/// Fails if a command panics on a long owner, or prints the whole owner. Also fails if `ls` lists a
+/// key that is too long for a lock.
 #[test]
 fn redis() {
     let server = Server::start();
@@ -92,7 +92,7 @@ fn redlock() {
     let _room = room::enter();
     let nodes = Quorum::young(3);
     nodes.servers.iter().for_each(hold);
-    // These nodes are too young to vote, so a call would be refused for this reason.
+    // Without `run`: these nodes are too young to vote, and would refuse it for this reason.
     owners_are_cut(&nodes.url(), &SHOWING[..3]);
 }
 

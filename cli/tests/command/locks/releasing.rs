@@ -20,7 +20,7 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks no question may already have ended.
+    // An error is ignored, because a command that asks no question may have ended already.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))

@@ -10,8 +10,8 @@ use crate::harness::{ended, leasehold};
 
 const COLUMNS: usize = 80;
 
-/// Prints what a command prints on a terminal of 40 rows, with the number of columns in the first
-/// argument. Presses ctrl-c after the first complete screen.
+/// Python program that prints the output of a command on a terminal of 40 rows. The first argument
+/// is the number of columns. Presses ctrl-c after the first complete screen.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()

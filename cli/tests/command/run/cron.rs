@@ -61,7 +61,8 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     }
 }
 
-/// Fails if a machine whose clock is late runs a short job again, or cron sends mail about it.
+/// Fails if a machine whose clock is late runs a short job again, or prints something, which cron
+/// would send by mail.
 #[test]
 fn a_machine_with_a_late_clock_skips_the_job() {
     let server = Server::start();

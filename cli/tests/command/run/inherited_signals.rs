@@ -102,8 +102,8 @@ fn blocked_signals_stay_blocked() {
     }
 }
 
-/// Fails if `leasehold run` misses the end of a command, or a signal for the command, because its
-/// parent has blocked these signals.
+/// Fails if `leasehold run` misses the end of a command, or a signal to pass on, because its parent
+/// has blocked SIGCHLD or SIGTERM.
 #[test]
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
@@ -130,8 +130,7 @@ fn blocked_signals_reach_leasehold_run() {
     assert_eq!(ended.code, Some(143), "{ended:?}");
 }
 
-/// Fails if a signal is lost that was sent before `leasehold run` could handle it, or if the lock
-/// stays.
+/// Fails if a signal sent before `leasehold run` could handle it is lost, or if the lock stays.
 #[test]
 fn a_pending_signal_prevents_the_command() {
     let server = Server::start();
@@ -159,7 +158,7 @@ fn a_timer_of_the_parent_ends_the_command() {
     assert_free(&server);
 }
 
-/// Fails if a command lives on although its parent has requested a signal at its own death
+/// Fails if a command survives although `leasehold run` gets a signal at its parent's death
 /// (`PR_SET_PDEATHSIG`).
 #[test]
 fn a_parent_death_signal_ends_the_command() {

@@ -40,7 +40,7 @@ fn the_page_names_a_test_for_each_state() {
     }
 }
 
-/// Fails if files created by the command have other permissions.
+/// Fails if the command does not create files with the permissions that the parent's umask allows.
 #[test]
 fn the_umask_is_inherited() {
     let [direct, run] = Outputs::status("os.umask(0o027)", &["Umask:"]);
@@ -68,7 +68,7 @@ fn user_groups_and_rights_are_inherited() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // The control: the same with a parent that gives up no right.
+    // For comparison: the same with a parent that gives up no right.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
@@ -110,7 +110,8 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a command runs in another directory, or a relative path names another program.
+/// Fails if a command does not run in its parent's directory, or a relative path names the wrong
+/// program.
 #[test]
 fn the_current_directory_is_inherited() {
     let journal = Journal::new();
@@ -159,7 +160,7 @@ fn only_open_files_of_the_parent_are_inherited() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if another file gets the number of a closed standard input or output.
+/// Fails if another file gets the descriptor of a closed standard input, output or error.
 #[test]
 fn closed_standard_files_become_dev_null() {
     let (server, journal) = (Server::start(), Journal::new());
@@ -193,7 +194,7 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // Each run has its own server.
+        // Each of the two programs has a separate server.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }

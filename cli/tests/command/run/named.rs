@@ -1,4 +1,4 @@
-//! The name of a holder that is `leasehold run`.
+//! The name under which others see `leasehold run` as the holder.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
@@ -14,8 +14,9 @@ use crate::harness::{LONG, Running, ended, leasehold, run};
 /// A secret in the arguments of a command.
 const SECRET: &str = "hunter2";
 
-/// Fails if others cannot see the program of a holder, or see it in spite of another name. Also
-/// fails if an argument of the command reaches the store, from which every reader could get it.
+/// Fails if others cannot see the program of a holder, or see it although the holder has another
+/// name. Also fails if an argument of the command reaches the store, from which every reader could
+/// get it.
 #[test]
 fn a_holder_is_named_by_its_program() {
     let _room = room::enter();

@@ -113,7 +113,7 @@ fn a_queued_run_can_be_interrupted() {
         &options,
         &journal.note("second"),
     ));
-    // The server has an entry while the process queues.
+    // The key's queue exists on the server while the process queues.
     let probe = server.probe();
     leasehold_tests::wait::until("it queues", crate::harness::LONG, || {
         let queue = "lock:%leasehold:queue:lock:job";

@@ -140,7 +140,7 @@ fn the_guardian_is_killed() {
     );
 }
 
-/// Fails if `leasehold run` relies on a suspended guardian.
+/// Fails if `leasehold run` does not end the command itself while its guardian is suspended.
 #[test]
 fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
     let _room = room::enter();
@@ -163,8 +163,9 @@ fn the_guardian_is_suspended_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// Like the previous test, but a process in the guardian's session adopts the orphaned guardian.
-/// The kernel wakes only an orphaned process group, and the guardian's group is not orphaned here.
+/// Like `the_guardian_is_suspended_and_the_holder_is_killed`, but a process in the guardian's
+/// session adopts the orphaned guardian. The kernel wakes only an orphaned process group, and the
+/// guardian's group is not orphaned here.
 #[test]
 fn a_nested_guardian_is_suspended_and_its_holder_is_killed() {
     let _room = room::enter();
@@ -315,7 +316,8 @@ fn launched(parent: u32, latest: u64) -> Ended {
     ended(command.args(["%launcher", &settings, "echo", "ran"]))
 }
 
-/// Fails if a command starts after the end of its lease, because all processes stalled before it.
+/// Fails if a command starts after the end of its lease, because all processes stalled before its
+/// start.
 #[test]
 fn a_command_does_not_begin_after_its_lease() {
     let us = std::process::id();
