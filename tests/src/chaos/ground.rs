@@ -44,7 +44,7 @@ pub struct Ground {
     pub size: Size,
     /// Time limit of the open-ended requirements (exclusion, soak).
     pub time: Duration,
-    /// Number of sections that the exclusion run must reach.
+    /// Number of sections (runs of a body) that the exclusion run must reach.
     pub sections: u64,
 }
 
@@ -71,7 +71,7 @@ pub(super) const EVERYWHERE: &[Store] = &[
     Store::Etcd,
     Store::Zookeeper,
 ];
-/// Stores of requirements about servers and networks.
+/// Stores of requirements about a Redis server and its network.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 /// Stores of requirements that hold on Redis, in memory and on PostgreSQL.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];

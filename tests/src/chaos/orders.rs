@@ -24,7 +24,7 @@ impl Orders {
         orders
     }
 
-    /// Opens the table of a folder.
+    /// Opens the table in `folder`.
     pub(super) fn open(folder: &Path) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(folder.join("orders.sqlite"))

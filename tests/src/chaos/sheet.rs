@@ -18,7 +18,7 @@ pub struct Reached {
     pub wanted: u64,
 }
 
-/// Sums over all requirements that ran.
+/// Sums of one requirement, or of all requirements that ran.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Number of bodies that began.
@@ -27,10 +27,10 @@ pub struct Tally {
     pub faults: BTreeMap<String, u64>,
     /// Pairs of holders that exclude each other but were inside at the same time.
     pub overlaps: u64,
-    /// Such pairs in deployments with asynchronous replication, which allows two holders after a
+    /// Overlaps in deployments with asynchronous replication, which allows two holders after a
     /// fail-over.
     pub allowed_overlaps: u64,
-    /// Fences that did not grow, or were ignored.
+    /// Fences that did not grow, and accepted writes with a stale fence.
     pub inversions: u64,
     /// Lost updates.
     pub lost_updates: u64,
@@ -42,7 +42,7 @@ pub struct Tally {
     pub others: u64,
     /// The longest time from the end of a body until its key was free.
     pub worst_release: Duration,
-    /// The longest time from the soft end of a lease to the signal of its loss.
+    /// The longest time from the signal time `S` of a lease to the signal of its loss.
     pub worst_signal: Duration,
 }
 
@@ -172,7 +172,7 @@ impl Sheet {
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
     }
 
-    /// Notes the time from the soft end of a lease to the signal of its loss.
+    /// Notes the time from the signal time `S` of a lease to the signal of its loss.
     pub fn signal(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);

@@ -37,7 +37,7 @@ impl Shop {
         shop.table.close().await;
     }
 
-    /// Opens the table of a folder.
+    /// Opens the table in `folder`.
     pub(super) fn open(folder: &Path, checked: bool) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(file(folder))

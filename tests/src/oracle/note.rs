@@ -216,7 +216,7 @@ pub enum Note {
         /// The longest allowed time from `due` to `at`.
         within: u64,
     },
-    /// A key of another client was on the server, and was read again later.
+    /// A key that leasehold must not change was on the server, and was read again later.
     Foreign {
         /// The key.
         key: String,

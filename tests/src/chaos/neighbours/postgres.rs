@@ -1,5 +1,5 @@
-//! Scenes with roles of few rights, locked rows and tables, and changed settings of the pool's
-//! role.
+//! Scenes with roles that have few rights, with locked rows and tables, and with changed settings
+//! of the pool's role.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

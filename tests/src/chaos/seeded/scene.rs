@@ -14,7 +14,7 @@ use crate::proxy::{Mode, Proxy};
 use crate::redis_probe::RedisProbe;
 use crate::wait;
 
-/// Time limit for an event that must come.
+/// Time limit for an event that must happen.
 pub(super) const LONG: Duration = Duration::from_secs(15);
 
 /// The environment of a scenario.
