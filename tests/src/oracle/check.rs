@@ -16,7 +16,7 @@ pub struct Report {
     pub sections: u64,
     /// Number of nested bodies that began.
     pub nested: u64,
-    /// Number of locks that their holders downgraded or asked to downgrade.
+    /// Number of requests to downgrade a lock.
     pub downgraded: u64,
     /// Number of times that a key had to stay locked after the end of a body.
     pub kept: u64,

@@ -23,7 +23,7 @@ pub enum Note {
         holder: u64,
         /// The fence.
         fence: Option<u64>,
-        /// Time at which the call asked for the lock.
+        /// Time at which the call requested the lock.
         asked: u64,
         /// Time at which the body first read the clock.
         at: u64,

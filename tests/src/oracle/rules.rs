@@ -311,8 +311,8 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // Sections of another client have no fence. They are skipped, and the sections before
-            // and after them are compared with each other.
+            // Sections of clients other than leasehold have no fence. They are skipped, and the
+            // sections before and after them are compared with each other.
             if section.fence.is_none() {
                 continue;
             }

@@ -273,8 +273,8 @@ pub(super) fn handed_over_late(scene: &Scene) {
     // Only the second call can pass its lock on, to the third call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for other clients. By default, it would do
-    // so after the first call.
+    // With zero, the process never leaves the key free for clients without a queue. By default, it
+    // would do so after the first call.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -299,8 +299,8 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for other clients. By default, it would do
-    // so after each call.
+    // With zero, the process never leaves the key free for clients without a queue. By default, it
+    // would do so after each call.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }
