@@ -51,9 +51,9 @@ pub struct Ground {
 /// A requirement: one line of the table in `docs/reliability/results.md`.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// The number of the requirement in this table.
+    /// The number of the requirement in `docs/reliability/results.md`.
     pub number: u8,
-    /// The requirement's text in the tables.
+    /// The requirement's text in tables of results.
     pub what: &'static str,
     /// The stores that the requirement applies to.
     pub stores: &'static [Store],

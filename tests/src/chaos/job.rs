@@ -189,7 +189,7 @@ pub enum Form {
     Pair,
     /// The key stays locked after the body's end.
     Kept {
-        /// Time for which it stays locked, in milliseconds.
+        /// Time for which the key stays locked, in milliseconds.
         ms: u64,
     },
     /// The body makes two concurrent `reentrant` calls for its key.

@@ -34,7 +34,7 @@ pub struct Tally {
     pub inversions: u64,
     /// Lost updates.
     pub lost_updates: u64,
-    /// Locks that outlived their bound.
+    /// Locks that stayed for longer than allowed.
     pub orphans: u64,
     /// Polls of a body that began after the deadline of its lease.
     pub late_polls: u64,
@@ -178,7 +178,7 @@ impl Sheet {
         outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);
     }
 
-    /// Notes a lock that outlived its bound.
+    /// Notes a lock that stayed for longer than allowed.
     pub fn orphan(&self, text: impl Into<String>) {
         self.outcome().tally.orphans += 1;
         self.fail(text);

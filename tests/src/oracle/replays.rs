@@ -1,5 +1,5 @@
-//! Kept results. While a result is kept, its body runs to its `Ok` only once, and every later
-//! answer equals the first one.
+//! Kept results. While a result is kept, no body may begin, and every later answer must equal the
+//! first one.
 
 use super::Kind;
 use super::section::Section;

@@ -32,7 +32,7 @@ pub(super) fn second_key_lost(scene: &Scene) {
     finish(hand);
 }
 
-/// Stops a process shortly before the end of the lease on its first key, and resumes it after that
+/// Stops a process before the end of the lease on its first key, and resumes it shortly after that
 /// end. The lease on the first key ends before the second lease, because the call had to wait for
 /// the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
