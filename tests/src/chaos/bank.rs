@@ -77,7 +77,6 @@ impl Bank {
         bank
     }
 
-    /// Returns the store's URL.
     pub(super) fn url(&self) -> String {
         self.database.url()
     }

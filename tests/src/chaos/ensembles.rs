@@ -106,7 +106,6 @@ impl Ensemble {
         }
     }
 
-    /// Returns the store's URL.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Etcd(servers) => Etcd::url_of(servers, PREFIX),
@@ -114,7 +113,6 @@ impl Ensemble {
         }
     }
 
-    /// Returns a probe of the locks.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
             Self::Etcd(servers) => Arc::new(servers[0].probe(PREFIX, "lock:")),

@@ -37,7 +37,6 @@ impl Shop {
         shop.table.close().await;
     }
 
-    /// Opens the table in `folder`.
     pub(super) fn open(folder: &Path, checked: bool) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(file(folder))
