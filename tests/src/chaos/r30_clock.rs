@@ -31,7 +31,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
 /// Bound on the wait behind a stopped process at the head of the queue. The key is reserved for
-/// that process for one second. The next process repeats its request at most half a second later.
+/// that process for one second. The next process repeats its request at most 0.75 s later.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
