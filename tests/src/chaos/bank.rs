@@ -39,7 +39,7 @@ pub(super) struct Deal {
 /// Counts of a run that SQL cannot compute.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Transactions with `LH001`, `40001` or `40P01`.
+    /// Transactions that failed with SQLSTATE `LH001` (lease over), `40001` or `40P01`.
     pub(super) refused: AtomicU64,
     /// Transactions with any other error, or without an answer in time.
     pub(super) unanswered: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct Counts {
     pub(super) prepared: AtomicU64,
 }
 
-/// The tables and the clients of an application.
+/// The tables, and the clients that run transactions on them.
 pub(super) struct Bank {
     database: Database,
     /// The proxy for the clients that commit in one phase.
@@ -77,7 +77,6 @@ impl Bank {
         bank
     }
 
-    /// Returns the URL of the locks.
     pub(super) fn url(&self) -> String {
         self.database.url()
     }
@@ -143,7 +142,8 @@ impl Bank {
                 self.counts.prepared.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            // Either the transaction was refused, or its first phase is not over yet.
+            // `COMMIT PREPARED` fails if the transaction was refused, or if its first phase is not
+            // over yet.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -29,12 +29,12 @@ async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
 }
 
-/// Runs the body of every call, except for downgrading calls.
+/// Runs the body of a call that neither downgrades its lock nor returns an answer.
 pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
     ran(errand, lock).await.map(drop)
 }
 
-/// Like `inside`, but returns two numbers: of this body, and of the body that made the order.
+/// Like `inside`, but returns the numbers of this body and of the body that made the order.
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
@@ -48,7 +48,8 @@ pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64),
     Ok((body.holder, body.made_by.load(Ordering::Relaxed)))
 }
 
-/// Runs the body of a call that downgrades its lock after its first work.
+/// Runs the body of a downgrading call: does the work, downgrades the lock to a shared lock, and
+/// then reads or works again.
 pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
     let body = Body::enter(errand, guard.handle());
     body.work().await;
@@ -110,8 +111,8 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // The leases are read before the clock. Otherwise a renewal after `at` could already be in
-        // a deadline.
+        // The leases are read before the clock. Otherwise a deadline could already include a
+        // renewal after `at`.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();

@@ -35,8 +35,8 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
             wait: nanos(wait),
         }),
         Ok(()) => {}
-        // The store does not answer. The pause keeps calls in a loop from repeating their requests
-        // at once.
+        // The body failed, or the store does not answer. The pause keeps calls in a loop from
+        // repeating their requests at once.
         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
     }
 }

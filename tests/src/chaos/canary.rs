@@ -12,7 +12,7 @@ use tracing::{Event, Metadata};
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const KEPT: usize = 1_000_000;
 
-/// Starts to collect the texts of the whole process.
+/// Starts to collect the log and metric texts of the whole process.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -23,7 +23,7 @@ pub(super) fn listen() {
     });
 }
 
-/// Returns the number of texts, and the texts that contain one of the words.
+/// Returns the number of collected texts, and the texts that contain one of `words`.
 pub(super) fn scan(words: &[String]) -> (usize, Vec<String>) {
     let recorded = recorded();
     let hits = recorded

@@ -1,5 +1,5 @@
-//! The side of the harness's own process: a folder with one history, and the worker processes that
-//! write notes to this history.
+//! A run as the harness controls it: a folder with one history, and the worker processes that write
+//! notes to this history.
 
 use std::fs;
 use std::path::{Path, PathBuf};

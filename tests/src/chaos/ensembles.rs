@@ -38,7 +38,7 @@ pub(super) struct Times {
 }
 
 impl Ensemble {
-    /// Starts a cluster of this many members, with a proxy between each two members.
+    /// Starts a cluster of this many members, which reach each other through proxies.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {
@@ -97,7 +97,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the URL of the locks through these pipes.
+    /// Returns the store's URL through these pipes.
     pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
         let addresses = pipes.iter().map(Pipe::address);
         match self {
@@ -106,7 +106,6 @@ impl Ensemble {
         }
     }
 
-    /// Returns the URL of the locks.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Etcd(servers) => Etcd::url_of(servers, PREFIX),
@@ -114,7 +113,6 @@ impl Ensemble {
         }
     }
 
-    /// Returns a probe of the locks.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
             Self::Etcd(servers) => Arc::new(servers[0].probe(PREFIX, "lock:")),

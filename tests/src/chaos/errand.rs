@@ -36,8 +36,7 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// Start of the current poll of the whole call. The time is read before the gate, which polls
-    /// the body, checks the deadline.
+    /// Start of the current poll of the whole call, read before the gate checks the deadline.
     pub(super) began: Arc<AtomicU64>,
     /// Number of the body whose lock this nested call enters.
     pub(super) within: Option<u64>,

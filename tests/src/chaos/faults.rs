@@ -147,8 +147,8 @@ impl<'a> Lane<'a> {
                 self.crew.fault("reply lost after execution");
                 let random = &mut self.spans.random;
                 let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
-                // On PostgreSQL, the function that takes a lock. On Redis, any script: it may take,
-                // renew or release a lock.
+                // On PostgreSQL, the proxy loses replies to the function that takes a lock. On
+                // Redis, it loses replies to any script: to take, renew or release a lock.
                 let verb = if proxy.speaks_postgres() {
                     "acquire"
                 } else {
@@ -253,6 +253,6 @@ pub(super) fn kill_clients(server: &Server) {
 
 fn send(server: &Server, command: &redis::Cmd) {
     let probe = RedisProbe::connect(&server.url());
-    // An error is ignored, because the command may end its own connection.
+    // An error is ignored, because no run depends on a single fault.
     let _ = probe.try_run::<redis::Value>(command);
 }

@@ -45,16 +45,16 @@ pub struct Ground {
     pub size: Size,
     /// Time limit of the open-ended requirements (exclusion, soak).
     pub time: Duration,
-    /// Number of sections that the exclusion run must reach.
+    /// Number of sections (runs of a body) that the exclusion run must reach.
     pub sections: u64,
 }
 
 /// A requirement: one line of the table in `docs/reliability/results.md`.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// The number of the requirement in this table.
+    /// The number of the requirement in `docs/reliability/results.md`.
     pub number: u8,
-    /// The requirement's text in the tables.
+    /// The requirement's text in tables of results.
     pub what: &'static str,
     /// The stores that the requirement applies to.
     pub stores: &'static [Store],
@@ -72,7 +72,7 @@ pub(super) const EVERYWHERE: &[Store] = &[
     Store::Etcd,
     Store::Zookeeper,
 ];
-/// Stores of requirements about servers and networks.
+/// Stores of requirements about a Redis server and its network.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 /// Stores of requirements that hold on Redis, in memory and on PostgreSQL.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];

@@ -19,8 +19,8 @@ pub struct Job {
     pub seed: u64,
     /// Time limit of one request, in milliseconds.
     pub io_timeout_ms: u64,
-    /// Milliseconds of unbroken use after which the process's pools leave a key free, so that other
-    /// clients can take the key. `None` for the default.
+    /// Milliseconds of unbroken use after which the process's pools leave a key free for clients
+    /// without a queue. `None` for the default; 0 for never.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
     /// Base path of two files. After connecting, the process creates the file with the extension
@@ -33,7 +33,7 @@ pub struct Job {
     pub threads: usize,
     /// True if the threads of the process's runtime have the greatest nice value.
     pub idle: bool,
-    /// True if all lanes share the pool of the first lane.
+    /// True if all groups of calls (`lanes`) share one pool.
     #[serde(default)]
     pub one_pool: bool,
     /// A fault of the process's log or of its metrics, if any.
@@ -185,11 +185,11 @@ impl Lane {
 pub enum Form {
     /// No options.
     Plain,
-    /// Two of the lane's keys at once.
+    /// Each call takes two of `Lane::keys` at once.
     Pair,
     /// The key stays locked after the body's end.
     Kept {
-        /// Time for which it stays locked, in milliseconds.
+        /// Time for which the key stays locked, in milliseconds.
         ms: u64,
     },
     /// The body makes two concurrent `reentrant` calls for its key.
@@ -205,8 +205,8 @@ pub enum Form {
     ByHand,
     /// The call waits until it leads, and leads until it ends. After a loss it waits again.
     Leading,
-    /// The call takes the lock as a guard, and downgrades it to a shared lock after the first work.
-    /// Then the body reads the key's counter twice.
+    /// The call takes the lock as a guard, and downgrades it to a shared lock after its work. Then
+    /// the body reads the key's counter twice (after `Work::Count`) or does its work again.
     Downgrading {
         /// The guard's `max_hold`, in milliseconds; 0 for none.
         max_hold_ms: u64,

@@ -14,7 +14,7 @@ use crate::random::Random;
 
 /// Number of concurrent processes.
 const PROCESSES: usize = 4;
-/// The longest time from one kill of a process to the next.
+/// The longest random part of the time until a process is killed. Up to a tenth of it is added.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times

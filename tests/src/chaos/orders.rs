@@ -15,7 +15,6 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Creates the table.
     pub(super) async fn create(folder: &Path) -> Self {
         let orders = Self::open(folder);
         let create = "CREATE TABLE orders (id TEXT PRIMARY KEY, body INTEGER NOT NULL)";
@@ -24,7 +23,6 @@ impl Orders {
         orders
     }
 
-    /// Opens the table of a folder.
     pub(super) fn open(folder: &Path) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(folder.join("orders.sqlite"))
@@ -51,7 +49,6 @@ impl Orders {
         u64::try_from(made).unwrap_or(0)
     }
 
-    /// Returns the number of orders.
     pub(super) async fn count(&self) -> u64 {
         let count = sqlx::query("SELECT count(*) FROM orders");
         let row = count.fetch_one(&self.table).await;

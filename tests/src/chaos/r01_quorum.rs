@@ -28,7 +28,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 const SECTIONS: u64 = 50_000;
-/// Sets the longest lease. A restarted node does not vote for this time plus two seconds.
+/// Sets the longest ttl that any client uses. A restarted node does not vote until this time plus
+/// two seconds have passed.
 const OPTIONS: &str = "max_ttl=1s";
 /// The longest pause between two faults of one node. It is so short that two of three nodes
 /// sometimes fail at the same time.

@@ -1,8 +1,8 @@
 //! Requirement 1 in a cluster of etcd or ZooKeeper. No two leases of one key overlap while leaders
 //! are killed, stopped and cut off. If any one member is lost, no lock is lost.
 //!
-//! Each worker process has a separate network to each member. A stopped process loses its sessions.
-//! The sessions of a killed process remain until they end.
+//! Each worker process has a separate network to each member. A process loses its sessions if it is
+//! stopped for longer than they last. The sessions of a killed process last until they expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -142,8 +142,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns a job for two ttls. Each ttl has a separate session. Only one lane (a group of callers)
-/// uses each key, so a key always has the same ttl.
+/// Returns a job for two ttls. Each ttl has a separate session. Callers with different ttls contend
+/// for the same keys.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {

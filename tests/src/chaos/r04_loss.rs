@@ -27,8 +27,8 @@ const TTL: Duration = Duration::from_millis(1_200);
 /// The margin from S to D: max(50 ms, ttl/20).
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
-/// The bound in the test suite, where other tests run at the same time. It equals the margin, so
-/// the signal still comes before the end of the lease.
+/// Bound on the delay of the signal after S in the test suite, where other tests run at the same
+/// time. It equals the margin, so the signal still comes before the end of the lease.
 const LATE_BESIDE_OTHERS: Duration = MARGIN;
 const WORKERS: usize = 2;
 

@@ -41,7 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Makes another client take the key by force during a renewal or shortly before a release.
+/// Lets a probe take the key by force shortly before a renewal or a release.
 fn thefts(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(1_000, 40);
     let server = Server::start();

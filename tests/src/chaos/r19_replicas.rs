@@ -31,7 +31,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// A master with replicas that go away.
+/// A master with replicas. One replica can be stopped, and the master can be killed.
 trait Master {
     /// Number of the master's replicas, as the value of the option `replicas`.
     const REPLICAS: &str;

@@ -18,8 +18,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// A set of permissions without a permission that renewals need. Otherwise it is the smallest
-/// sufficient set.
+/// The smallest sufficient set of permissions, but without one that renewals need (`pexpire`).
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",

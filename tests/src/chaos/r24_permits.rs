@@ -52,7 +52,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
 }
 
 /// Returns the lanes (groups of callers) of one of four processes, with short and long leases. All
-/// four processes together have twenty holders.
+/// four processes together have twenty callers.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, ttl_ms, pause_us| Lane {
         copies,

@@ -109,7 +109,7 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let at = now();
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
-    // A waiting writer checks the lock again once a second.
+    // A waiting writer repeats its request at intervals of at most 0.75 s.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

@@ -109,7 +109,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     }
 }
 
-/// A process, and the server and proxies to which faults are injected.
+/// A process, and the server and proxies into which faults are injected.
 struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
@@ -154,8 +154,8 @@ impl Soak<'_> {
         }
     }
 
-    /// Injects every kind of fault into the process once. Meanwhile, injects every kind of fault
-    /// into the server.
+    /// Injects the faults of the process and of its network once each, except kills. Meanwhile,
+    /// injects the faults of the server, except full memory.
     fn each(&mut self, round: u64) {
         let over = AtomicBool::new(false);
         let mut hand = self.hand.take().expect("nothing strikes it now");

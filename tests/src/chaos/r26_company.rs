@@ -23,10 +23,10 @@ const BOUND: Duration = Duration::from_secs(5);
 /// The clients whose waits may not exceed [`BOUND`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// Each other client, and each call of leasehold.
+    /// Each client other than leasehold, and each call of leasehold.
     Each,
-    /// All other clients together, as if they were one client. Between themselves they wait for a
-    /// long time even without leasehold.
+    /// All clients other than leasehold together, as if they were one client. Between themselves
+    /// they wait for a long time even without leasehold.
     AsOne,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Judged {
 pub(super) struct Company<'a> {
     pub(super) ours: Option<Ours>,
     pub(super) programs: &'a [Program],
-    /// The pause of each other client between two of its sections.
+    /// The pause of each of `programs` between two of its sections.
     pub(super) pause: Duration,
     pub(super) time: Duration,
     pub(super) judged: Judged,
@@ -181,8 +181,8 @@ fn longest_gap(served: &[Served]) -> u64 {
     gaps.max().unwrap_or_default()
 }
 
-/// Adds a section of another client to the history, without a fence. Its lease is noted to end a
-/// ttl after the start of the section.
+/// Adds a section of a client other than leasehold to the history, without a fence. Its lease is
+/// noted to end a ttl after the start of the section.
 fn note(crew: &Crew, section: &Section, number: u64) {
     let deadline = section.entered + nanos(TTL);
     crew.note(&Note::Enter {

@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL_MS: u64 = 2_000;
-/// The key that another client holds during the whole run.
+/// The key that a probe holds during the whole run.
 const HELD: &str = "held";
 const WAIT_MS: u64 = 1_000;
 /// Delay of the fault after the first calls.

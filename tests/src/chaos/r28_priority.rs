@@ -24,8 +24,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const SPINNING: usize = 4;
-/// The threads spin for `SPIN`, then sleep for `BREAK`, and so on. Callers can only work during
-/// `BREAK`, so their unfinished work waits for the next `BREAK`.
+/// The competing threads spin for `SPIN`, then sleep for `BREAK`, and so on. Callers can only work
+/// during `BREAK`, so their unfinished work waits for the next `BREAK`.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;

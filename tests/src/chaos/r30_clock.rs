@@ -31,7 +31,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
 /// Bound on the wait behind a stopped process at the head of the queue. The key is reserved for
-/// that process for one second. The next process repeats its request at most half a second later.
+/// that process for one second. The next process repeats its request at most 0.75 s later.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -43,7 +43,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     waiters(ground, sheet, &server, &clock);
 }
 
-/// Returns the successive offsets of the clock.
+/// Returns the successive offsets of the clock, in seconds.
 fn steps() -> impl Iterator<Item = i64> {
     [0, -HOUR, 0, HOUR].into_iter().cycle()
 }
@@ -135,8 +135,8 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
     }
 }
 
-/// Returns the clock's offset for each round with a stopped process in the queue. In one of four
-/// rounds the clock is unchanged.
+/// Returns the clock's offset, in seconds, for each round with a stopped process in the queue. In
+/// one of four rounds the clock is unchanged.
 fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }

@@ -31,7 +31,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// Time limit of a call in the queue. It is longer than `BOUND`, so that a slow call gets its lock
 /// late instead of an error.
 const WAIT: Duration = Duration::from_secs(20);
-/// Number of processes of each version.
+/// Number of processes of each version in the scene `alone`.
 const PROCESSES: usize = 2;
 
 /// A scene: the modes of its processes. Each version runs one process for each mode.

@@ -26,8 +26,8 @@ const SETS: u64 = 6;
 /// Number of keys of each kind in a set, in a full run and in a small run.
 const KEYS: u32 = 1_000;
 const FEW_KEYS: u32 = 20;
-/// Number of answers and number of faults that the storm must reach. Faults that workers cause
-/// themselves do not count.
+/// Numbers of answers and of faults that the run with random faults (the storm) must reach. Faults
+/// that workers cause themselves do not count.
 const ANSWERS: u64 = 200_000;
 const FAULTS: u64 = 300;
 /// Number of times that the server is emptied.
@@ -46,7 +46,7 @@ const SOON_MS: u64 = 1_000;
 /// result prevent a second body.
 const COUNTERS: &str = "count";
 
-/// Returns lanes whose calls ("clicks") use `keys` orders and the same number of counters of a set.
+/// Returns groups of calls ("clicks") for one set of keys: `keys` orders and as many counters.
 ///
 /// Each click on a counter makes one of two different requests. So half of the later clicks are
 /// refused, because the kept result is for the other request. Some bodies fail, and some outlive

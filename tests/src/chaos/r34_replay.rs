@@ -31,7 +31,7 @@ const CLICKS: u64 = 20;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 
-/// Returns a group of calls ("clicks") for these orders, one after the other.
+/// Returns a group of calls ("clicks"), each for a random one of these orders.
 fn lane(keys: Vec<String>, pause_us: u64) -> Lane {
     Lane {
         keys,

@@ -106,7 +106,7 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
-    // A short body has often ended before an operator's command arrives. A long body hardly ever
+    // A short body has often ended before an operator's command arrives, but a long body rarely
     // has.
     let [lost, done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, true));
     sheet.check(done < lost, || "hardly a holder was notified".to_owned());
@@ -126,7 +126,7 @@ fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// Returns the job of requirement 1, but lanes with few copies get long bodies.
+/// Returns the job of requirement 1, but with long bodies in groups of few tasks (`copies`).
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
@@ -150,8 +150,9 @@ enum Outcome {
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away. The end must be noted within the
-/// time `within` after the operator's answer.
+/// Finds the end of the former holder of each lock taken away. A loss must be noted at most
+/// `within` after the operator's answer. A body must end before that answer, at most `within`
+/// before the operator's request.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -184,8 +185,8 @@ fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<O
     ended.collect()
 }
 
-/// Injects all faults of requirement 1 as well. When a lock is taken away, its holder may be cut
-/// off from the store. The next holder does not wait for the old one. So for the oracle, the old
+/// Lets operators take locks away during all faults of requirement 1. The holder of such a lock may
+/// be cut off from the store, and the next holder does not wait for it. So for the oracle, the old
 /// lease ends at the time of the operator's request.
 fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators");
@@ -269,8 +270,8 @@ impl<'a> Operators<'a> {
         }
     }
 
-    /// Runs `watch`, and takes locks away until there are `enough`, or until `over`. Returns the
-    /// locks taken away from holders.
+    /// Runs `watch`, and takes locks away from holders until `enough` are taken, or until `over` is
+    /// true. Returns these locks.
     fn work(
         &self,
         url: &str,

@@ -34,7 +34,7 @@ impl Sale {
     }
 
     /// Writes too late, in a task that a body has spawned. No lock can prevent such a write. Waits
-    /// until the lease is over and a newer holder has written.
+    /// until the lease is over and a newer holder has used the table.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {

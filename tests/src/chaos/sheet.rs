@@ -18,7 +18,7 @@ pub struct Reached {
     pub wanted: u64,
 }
 
-/// Sums over all requirements that ran.
+/// Sums of one requirement, or of all requirements that ran.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Number of bodies that began.
@@ -27,14 +27,14 @@ pub struct Tally {
     pub faults: BTreeMap<String, u64>,
     /// Pairs of holders that exclude each other but were inside at the same time.
     pub overlaps: u64,
-    /// Such pairs in deployments with asynchronous replication, which allows two holders after a
+    /// Overlaps in deployments with asynchronous replication, which allows two holders after a
     /// fail-over.
     pub allowed_overlaps: u64,
-    /// Fences that did not grow, or were ignored.
+    /// Fences that did not grow, and accepted writes with a stale fence.
     pub inversions: u64,
     /// Lost updates.
     pub lost_updates: u64,
-    /// Locks that outlived their bound.
+    /// Locks that stayed for longer than allowed.
     pub orphans: u64,
     /// Polls of a body that began after the deadline of its lease.
     pub late_polls: u64,
@@ -42,7 +42,7 @@ pub struct Tally {
     pub others: u64,
     /// The longest time from the end of a body until its key was free.
     pub worst_release: Duration,
-    /// The longest time from the soft end of a lease to the signal of its loss.
+    /// The longest time from the signal time `S` of a lease to the signal of its loss.
     pub worst_signal: Duration,
 }
 
@@ -172,13 +172,13 @@ impl Sheet {
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
     }
 
-    /// Notes the time from the soft end of a lease to the signal of its loss.
+    /// Notes the time from the signal time `S` of a lease to the signal of its loss.
     pub fn signal(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);
     }
 
-    /// Notes a lock that outlived its bound.
+    /// Notes a lock that stayed for longer than allowed.
     pub fn orphan(&self, text: impl Into<String>) {
         self.outcome().tally.orphans += 1;
         self.fail(text);

@@ -37,7 +37,6 @@ impl Shop {
         shop.table.close().await;
     }
 
-    /// Opens the table of a folder.
     pub(super) fn open(folder: &Path, checked: bool) -> Self {
         let options = SqliteConnectOptions::new()
             .filename(file(folder))
@@ -53,7 +52,7 @@ impl Shop {
     }
 
     /// Returns the number of sold items. If the table compares fences, it returns `None` for a
-    /// `fence` older than the row's, and after this read it refuses writers with an older fence.
+    /// `fence` older than the row's. After this read it refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

@@ -10,7 +10,7 @@ use crate::probe::Probe;
 
 /// A probe's observation of a key.
 pub(super) struct Sighting {
-    /// Time from the due time to the start of the last check that found the key.
+    /// Time from `due`, when the key should be gone, to the start of the last check that found it.
     pub(super) last: Duration,
     /// Tolerance for a busy machine: four times the longest delay, either of a thread's wake-up or
     /// of the store's answer. A release is a chain of such delays. On an idle machine the tolerance

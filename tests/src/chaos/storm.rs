@@ -23,7 +23,7 @@ use crate::server::ServerOptions;
 /// The ttl of all locks. Some faults are shorter than the ttl, and others are longer.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
-/// The smallest number of notes of the kind `Storm::progress` that any run must reach.
+/// Number of notes of the kind `Storm::progress` that a run waits for even after its time limit.
 const LEAST: u64 = 200;
 /// A run without `LEAST` progress notes or without the awaited line may take up to this multiple of
 /// its time limit.
@@ -37,14 +37,14 @@ pub(super) struct Storm<'a> {
     /// flag is true.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
     /// The beginning of a line in the history, if any. A run ends without such a line only after
-    /// its extended time limit.
+    /// `PATIENCE` times its limit.
     pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress.
     pub(super) progress: Progress,
     /// A full run ends after `enough` progress notes and this number of faults.
     pub(super) enough: u64,
     pub(super) faults: u64,
-    /// The time after which a run ends.
+    /// Time limit of a run that has `LEAST` progress notes and the awaited line.
     pub(super) limit: Duration,
 }
 
@@ -178,7 +178,7 @@ impl Storm<'_> {
 }
 
 /// Returns the longest pause between two faults of one process. In a full run the pauses are long
-/// enough for sections. On PostgreSQL the pauses of a small run are also long, because
+/// enough for bodies to run. On PostgreSQL the pauses of a small run are also long, because
 /// PostgreSQL starts a process for each new connection. With shorter pauses on a busy machine, no
 /// worker would be connected for long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {

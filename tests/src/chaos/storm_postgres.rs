@@ -106,7 +106,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Makes another client lock the rows of all locks.
+    /// Locks the rows of all locks in a transaction that is not leasehold's.
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();

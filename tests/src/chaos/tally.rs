@@ -100,8 +100,8 @@ impl Tally {
         }
     }
 
-    /// True if the history contains this much progress, this many injected faults, and the awaited
-    /// note. Faults that workers cause themselves do not count.
+    /// True if the history has at least `progress` notes of progress, `faults` injected faults, and
+    /// the awaited note. Faults that workers cause themselves do not count.
     pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
         progress <= self.progress && faults <= self.faults && self.awaited.is_none()
     }

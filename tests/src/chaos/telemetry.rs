@@ -50,7 +50,7 @@ pub(super) fn begin() {
     }
 }
 
-/// The destination of every logged or counted text.
+/// The destination of all log events or of all metric updates.
 struct Sink {
     telemetry: Telemetry,
     history: History,
@@ -96,7 +96,7 @@ impl Sink {
         self.from.load(Ordering::Relaxed)
     }
 
-    /// Receives a logged or counted text.
+    /// Receives a log event or a metric update.
     fn take(&self) {
         if now() < self.from() {
             return;

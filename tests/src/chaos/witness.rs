@@ -49,7 +49,7 @@ impl<'a> Witness<'a> {
     }
 }
 
-/// A held lock. Dropping it notes the end of the section.
+/// A held lock. Dropping this value notes the end of the hold.
 pub(super) struct Inside<'a> {
     crew: &'a Crew,
     key: String,

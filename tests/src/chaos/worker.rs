@@ -51,8 +51,8 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     runtime.block_on(run(job));
 }
 
-/// Gives the current thread the lowest priority, so that it runs only when no other thread needs
-/// the processor. The main thread keeps its priority, because the threads of the pools inherit the
+/// Gives the current thread the lowest priority, so that other threads get nearly all the time of a
+/// busy processor. The main thread keeps its priority, because the threads of the pools inherit the
 /// main thread's priority.
 fn idle() {
     rustix::process::nice(19).expect("each thread may be nicer");

@@ -12,22 +12,22 @@ use super::{Kind, Note, Reader, Violation};
 pub struct Report {
     /// The name of each run in the history, with its seed.
     pub runs: Vec<(String, u64)>,
-    /// Number of bodies that began.
+    /// Number of bodies that began, counted once for each key of a body.
     pub sections: u64,
-    /// Number of nested bodies among the sections.
+    /// Number of nested bodies that began.
     pub nested: u64,
-    /// Number of locks that their holders downgraded or asked to downgrade.
+    /// Number of requests to downgrade a lock.
     pub downgraded: u64,
-    /// Number of keys that had to stay locked after the end of a body.
+    /// Number of times that a key had to stay locked after the end of a body.
     pub kept: u64,
-    /// Calls with `replay` that got an answer.
+    /// Number of calls with `replay` that got an answer.
     pub answered: u64,
-    /// Number of these calls that got a kept result.
+    /// Number of calls with `replay` that got a kept result.
     pub replayed: u64,
     /// Writes that the resource accepted.
     pub writes: u64,
-    /// Number of writes refused after the end of a lease. The poll that made such a write began
-    /// before the end of the lease.
+    /// Number of writes refused after the end of a lease. They are from polls that began before the
+    /// end, or from tasks that bodies have spawned.
     pub late_writes: u64,
     /// Lost leases.
     pub lost: u64,

@@ -2,7 +2,7 @@
 
 use super::{Kind, Mode, Note, check};
 
-/// Returns the note of a body that begins with a lease of length 100.
+/// Returns the note of a body that begins at `at` with a lease of 100 ns.
 pub(super) fn enter(holder: u64, fence: u64, at: u64) -> Note {
     Note::Enter {
         key: "k".to_owned(),

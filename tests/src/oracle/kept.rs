@@ -55,7 +55,8 @@ mod tests {
         assert_eq!(kinds(&kept(51 * MS)), []);
     }
 
-    /// In this test the body ends after its lease, so only an undisturbed key must stay locked.
+    /// In this test the second body begins after the end of the first lease. Only an undisturbed
+    /// key must stay locked for so long.
     #[test]
     fn an_ended_lease_is_kept_only_without_disturbances() {
         let kept = [

@@ -11,9 +11,10 @@
 //! granted only after the end of the previous lease. So `sent` may well be inside the previous
 //! lease. A separate check finds a value of `sent` that is too late (`LeaseTooLong`).
 //!
-//! A call of several keys has one section for each key, with the deadline of that key. A nested
-//! call has a section inside the section of its holder. A holder that downgrades its lock is
-//! exclusive until it requests the downgrade, and a reader after that.
+//! A section is one body inside the lock of one key. A call of several keys has one section for
+//! each key, with the deadline of that key. A nested call has a section inside the section of its
+//! holder. A holder that downgrades its lock is exclusive until it requests the downgrade, and a
+//! reader after that.
 //!
 //! A call with `replay` notes its answer, from its own body or from a kept result. After a result
 //! is certainly kept, no body may begin, and every answer must equal the first one.

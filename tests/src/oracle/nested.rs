@@ -36,7 +36,7 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut last: HashMap<u64, &Section> = HashMap::new();
     for section in sections {
-        // The holder is missing from the list if it read the clock only after the end of its lease.
+        // The holder is not in `sections` if it read the clock only after the end of its lease.
         let holder = section.within.and_then(|within| holders.get(&within));
         let Some(holder) = holder else { continue };
         if let Some(kind) = broken(section, holder) {
@@ -51,7 +51,7 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     found
 }
 
-/// Returns the violation of a nested call inside its holder, if any.
+/// Returns the kind of violation if the nested `section` does not fit into its `holder`.
 fn broken(section: &Section, holder: &Section) -> Option<Kind> {
     if section.mode.is_alone() && !holder.mode.is_alone() {
         return Some(Kind::Overlap);

@@ -23,7 +23,7 @@ pub enum Note {
         holder: u64,
         /// The fence.
         fence: Option<u64>,
-        /// Time at which the call asked for the lock.
+        /// Time at which the call requested the lock.
         asked: u64,
         /// Time at which the body first read the clock.
         at: u64,
@@ -216,7 +216,7 @@ pub enum Note {
         /// The longest allowed time from `due` to `at`.
         within: u64,
     },
-    /// A key of another client was on the server, and was read again later.
+    /// A key that leasehold must not change was on the server, and was read again later.
     Foreign {
         /// The key.
         key: String,

@@ -1,5 +1,5 @@
-//! Kept results. While a result is kept, its body runs to its `Ok` only once, and every later
-//! answer equals the first one.
+//! Kept results. While a result is kept, no body may begin, and every later answer must equal the
+//! first one.
 
 use super::Kind;
 use super::section::Section;
@@ -74,8 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // The lease must have been requested after the answer. A lock granted before the answer may
-        // reach its body only after the answer.
+        // A body counts only if its lease was requested after the answer. A lock granted before the
+        // answer may reach its body only after the answer.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

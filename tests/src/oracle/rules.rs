@@ -28,7 +28,7 @@ pub(super) struct KeyNotes {
     unfenced: u64,
     /// Number of refused calls.
     refusals: u64,
-    /// Calls that waited for longer than their time limit.
+    /// Refused calls that waited for longer than their time limit.
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
@@ -143,7 +143,8 @@ impl KeyNotes {
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
         // If a process passes a lock from call to call, the lease of the later call starts at the
-        // request of an earlier call. That makes the lease shorter, which is safe.
+        // request of an earlier call. So `sent` may be before `asked`, which only shortens the
+        // lease.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -310,8 +311,8 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // Sections of another client have no fence. They are skipped, and the sections before
-            // and after them are compared with each other.
+            // Sections of clients other than leasehold have no fence. They are skipped, and the
+            // sections before and after them are compared with each other.
             if section.fence.is_none() {
                 continue;
             }

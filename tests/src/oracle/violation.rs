@@ -20,7 +20,7 @@ pub enum Kind {
     StaleWrite,
     /// A write was refused during its lease, because a newer holder had used the resource.
     Overtaken,
-    /// Two writes were based on the same reading.
+    /// Two accepted writes were based on the same value of the counter.
     LostUpdate,
     /// A reader saw a write of another body during its lease.
     TornRead,
@@ -34,9 +34,9 @@ pub enum Kind {
     SelfRefusal,
     /// A call waited in the queue for longer than its time limit.
     OverBudget,
-    /// A call waited too long for its lock while other calls got it.
+    /// A call waited for its lock for longer than a `Fair` note allows.
     Starved,
-    /// A body ran for too long after its lock was taken away.
+    /// A body ran for too long after its lock was taken away, or its call did not end with `Lost`.
     ReportedLate,
     /// A key stayed locked for too long after the end of its holder.
     FreedLate,
@@ -44,11 +44,11 @@ pub enum Kind {
     KeptShort,
     /// A body began although a result was kept.
     RanAgain,
-    /// A call got another answer than the first call.
+    /// A call got another answer than the first call, or the answer to a different request.
     WrongReplay,
     /// A nested call began before its holder's body, ended after it, or had another fence.
     Misnested,
-    /// Another client's key was changed.
+    /// A key that leasehold must not change was changed.
     ForeignTouched,
 }
 

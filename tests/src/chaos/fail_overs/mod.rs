@@ -46,7 +46,6 @@ impl<'a> Hazard<'a> {
         self.crew.fault(kind);
     }
 
-    /// Waits for a random time of at most `most`.
     fn wait_up_to(&mut self, most: Duration) {
         std::thread::sleep(self.random.duration(most));
     }

@@ -16,8 +16,8 @@ use crate::pipe::Pipe;
 pub(super) const SCENE: &str = "many calls wait, and the connection is cut";
 
 const TENANTS: usize = 20;
-/// The ttl of all leases in this scene. It is long, because the many calls need some time to send
-/// their requests again after a cut.
+/// The ttl of the leases held during the cuts. It is long, because the many calls need some time to
+/// send their requests again after a cut.
 const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 

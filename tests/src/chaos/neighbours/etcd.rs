@@ -1,4 +1,4 @@
-//! Scenes with a team that changes the server's users, and with more watches than usual.
+//! Scenes with another team that adds roles to the server, and with more watches than usual.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -16,8 +16,8 @@ pub(super) const SCENES: &[Scene] = &[("another team adds roles", roles), (crowd
 
 const TENANTS: usize = 20;
 
-/// Changes the users of the server again and again. After each change the server refuses all
-/// earlier tokens.
+/// Adds roles to the server again and again. After each new role the server refuses all earlier
+/// tokens.
 fn roles(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "another team adds roles";
     let server = Etcd::with_signed_tokens();

@@ -22,7 +22,6 @@ use super::store::Store;
 /// A scene, and its name in the results.
 type Scene = (&'static str, fn(&Ground, &Sheet));
 
-/// Returns the scenes of a store.
 pub(super) fn of(store: Store) -> &'static [Scene] {
     match store {
         Store::Postgres => postgres::SCENES,

@@ -11,7 +11,7 @@ use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
 pub(super) const TTL: Duration = Duration::from_secs(2);
-/// Longer than any lease lasts without renewals.
+/// Longer than a lease of `TTL` lasts without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
 /// Time within which a waiting process repeats its request if a message was lost or refused.
 const TURN: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! Scenes with a server that grants shorter sessions than before, with more watched paths than fit
-//! into a packet, and with a client that has many nodes.
+//! Scenes with a server that grants shorter sessions than before, and with more watched paths than
+//! fit into a packet. In another scene, a client has many nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;

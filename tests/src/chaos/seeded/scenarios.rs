@@ -1,4 +1,4 @@
-//! Scenarios on one server or without a server.
+//! Scenarios on one Redis server.
 
 use std::time::Duration;
 
@@ -269,12 +269,12 @@ pub(super) fn takes_long(scene: &Scene) {
 pub(super) fn handed_over_late(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
-    // The first call ends before the process knows that another call will wait. So only the second
-    // call can pass its lock on, to the third call.
+    // The first call takes the lock before the other calls wait, so it cannot pass its lock on.
+    // Only the second call can pass its lock on, to the third call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for other clients. By default, it would do
-    // so after the first call.
+    // With zero, the process never leaves the key free for clients without a queue. By default, it
+    // would do so after the first call.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -299,8 +299,8 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for other clients. By default, it would do
-    // so after each call.
+    // With zero, the process never leaves the key free for clients without a queue. By default, it
+    // would do so after each call.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }
@@ -312,7 +312,7 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// A call waits for a lock that another client holds and then deletes.
+/// A call waits for a lock of a client without a queue, which then deletes the lock.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();

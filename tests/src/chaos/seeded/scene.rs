@@ -14,7 +14,7 @@ use crate::proxy::{Mode, Proxy};
 use crate::redis_probe::RedisProbe;
 use crate::wait;
 
-/// Time limit for an event that must come.
+/// Time limit for an event that must happen.
 pub(super) const LONG: Duration = Duration::from_secs(15);
 
 /// The environment of a scenario.
@@ -85,8 +85,8 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Takes the key away, and notes that the body inside `key` must leave within 1.9 s. A process
-    /// renews a lease of 3 s within a second, and then detects the loss.
+    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. A
+    /// process renews a lease of 3 s within a second, and then detects the loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -97,7 +97,6 @@ impl Scene {
         });
     }
 
-    /// Waits until a body has ended.
     pub(super) fn await_end(&self) {
         let ended = |note: &Note| matches!(note, Note::Leave { .. });
         assert!(

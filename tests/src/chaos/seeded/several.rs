@@ -32,13 +32,13 @@ pub(super) fn second_key_lost(scene: &Scene) {
     finish(hand);
 }
 
-/// Stops a process shortly before the end of the lease on its first key, and resumes it after that
+/// Stops a process before the end of the lease on its first key, and resumes it shortly after that
 /// end. The lease on the first key ends before the second lease, because the call had to wait for
 /// the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
-    // The process must resume before the loss of the second lease is signalled. With this ttl,
-    // there are 2.2 s between the end of the first lease and that signal. With a ttl of 6 s there
-    // would only be 0.8 s, which is not enough on a busy machine.
+    // The process must resume before the loss of the second lease is signalled. With this ttl, it
+    // resumes 2.2 s before that signal. With a ttl of 6 s it would resume only 0.8 s before the
+    // signal, which is not enough on a busy machine.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

@@ -13,9 +13,9 @@ use crate::wait;
 
 /// Interval between two attempts of the client. It is short enough for an attempt in each pause of
 /// 300 ms, in which processes leave the key free. It is long enough that an attempt is hardly ever
-/// made between two sections.
+/// made between two bodies.
 const POLL: Duration = Duration::from_millis(250);
-/// Number of rounds. By chance an attempt may find the key free between two sections, but hardly in
+/// Number of rounds. By chance an attempt may find the key free between two bodies, but hardly in
 /// each of these rounds.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
@@ -27,8 +27,8 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Lets another client try to take the key in each round, and notes the time until it got the key.
-/// Stops after the first round in which the client did not get the key.
+/// Lets a client without a queue try to take the key in each round, and notes the time until it got
+/// the key. Stops after the first round in which the client did not get the key.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {
