@@ -75,7 +75,7 @@ impl Subscriber for Book {
     fn exit(&self, _: &Id) {}
 }
 
-/// Returns the logged places in the code of blocking calls on runtime threads.
+/// Returns the logged source locations of blocking calls on runtime threads.
 fn blocked() -> Vec<String> {
     reports_delivered();
     let events = lock(&EVENTS);

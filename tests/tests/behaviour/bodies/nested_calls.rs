@@ -163,8 +163,8 @@ async fn concurrent_branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for another branch longer than its `wait`, or still runs after that
-/// time. Also fails if a branch without `wait` waits.
+/// Fails if a branch waits for another branch longer than its `wait`, or enters after that time.
+/// Also fails if a branch with a `wait` of zero waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -210,7 +210,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch stays inside until this branch stops waiting.
+        // The branch `long` stays inside until the branch `short` stops waiting.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -435,7 +435,8 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if the inner body is polled after its lease is lost and the outer body is dropped.
+/// Fails if a call does not end after its lease is lost, because the inner call in its body never
+/// ends.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();

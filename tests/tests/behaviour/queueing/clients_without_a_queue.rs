@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 /// Length of the pause in which leasehold leaves the key free.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Number of sections that each client must get while leasehold's calls continue.
+/// Number of times that each client must get the lock while leasehold's calls continue.
 const ENOUGH: usize = 4;
 
 /// Counts the holders inside the lock `k`, and signals the end of the test.
@@ -62,7 +62,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
 }
 
 /// Starts a client of the `SET NX` convention that requests the lock at intervals of `poll`.
-/// Returns the number of its sections, and the longest time between two sections.
+/// Returns the number of times that the client got the lock, and the longest time between two of
+/// them.
 fn client(
     server: &Server,
     poll: Duration,

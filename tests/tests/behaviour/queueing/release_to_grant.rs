@@ -19,7 +19,7 @@ const SECTIONS: [(Duration, usize); 4] = [
 ];
 
 /// Makes two processes take the lock alternately, so that one waits while the other is inside.
-/// Returns the sorted times.
+/// Returns the times from each release to the next grant, sorted.
 async fn measured(one: &LockPool, other: &LockPool, stay: Duration, count: usize) -> Vec<Duration> {
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(LONG).watchdog();
     let mut held = request(one).acquire().await.expect("it is free");

@@ -12,7 +12,7 @@ use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use super::{Store, ways_out};
 
-/// Time for which another holder keeps a key, and the longest wait for a key.
+/// Ttl of a lock that the probe takes, and time limit for each wait.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server for all tests of this file. It ends with this process.

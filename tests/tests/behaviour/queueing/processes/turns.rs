@@ -68,7 +68,7 @@ async fn a_turn_ends_after_a_time_limit() {
 }
 
 /// Fails if a process does not detect that another process begins to wait while it passes the lock
-/// among its own calls. Also fails if it counts the calls before that.
+/// among its own calls. Also fails if earlier calls count towards the configured number of passes.
 #[tokio::test]
 async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();
