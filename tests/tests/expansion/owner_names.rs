@@ -92,7 +92,7 @@ async fn free(pool: &LockPool) -> Result<String, LockError> {
     holder(pool).await
 }
 
-/// Fails if an owner names another type than that of the method, or loses the method.
+/// Fails if the owner of a method's lock shows another type, or lacks the name of the method.
 #[tokio::test]
 async fn owners_name_the_type_and_the_method() {
     let pool = &pool().await;

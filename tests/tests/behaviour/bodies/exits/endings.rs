@@ -57,7 +57,7 @@ pub(crate) fn workers_blocked(store: &Store) {
         let guard = runtime.block_on(request.acquire()).expect("it is free");
         let blocked = Blocked::all(&runtime);
         drop(guard);
-        // Fails if the release is a task on the runtime of the function that held the lock.
+        // Fails if the release needs a free worker of the runtime that dropped the guard.
         wait::until(&key, BOUND, || store.probe.take(&key, FOREIGN));
         drop(blocked);
     }

@@ -81,8 +81,8 @@ async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
     }
 }
 
-/// Fails if the `min_hold` of a nested call keeps the lock held, because only the call that took
-/// the lock decides that.
+/// Fails if the `min_hold` of a nested call keeps the lock held. Only the `min_hold` of the call
+/// that took the lock counts.
 async fn a_nested_call_does_not_make_the_lock_stay(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();

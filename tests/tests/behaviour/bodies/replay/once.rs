@@ -101,7 +101,8 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     let shop = Shop::new();
     let short = Duration::from_millis(300);
     let request = || pool.lock("order").ttl(short).wait(HANG);
-    // The body blocks its thread beyond the end of its lease, and is not polled again.
+    // The last poll of the body blocks its thread beyond the end of the lease, so the body is not
+    // dropped.
     let body = async || {
         let paid = shop.order(End::Paid).await;
         std::thread::sleep(3 * short);

@@ -125,7 +125,7 @@ enum Payment {
     Amount(f64),
 }
 
-/// Fails if a value is read back as another variant with other JSON.
+/// Fails if a value is kept although it would be read back as another variant.
 #[tokio::test]
 async fn another_variant_is_not_kept() {
     let reason = || "late".to_owned();

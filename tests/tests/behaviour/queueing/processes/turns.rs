@@ -1,5 +1,5 @@
-//! Tests of the time in which a process passes a lock from one of its calls to the next (its turn).
-//! The turn is limited while other processes wait.
+//! Tests of the time in which a process passes a lock from one of its calls to the next (its
+//! tenure). The time is limited while other processes wait.
 
 use std::time::{Duration, Instant};
 
