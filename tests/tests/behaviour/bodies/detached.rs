@@ -117,7 +117,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
     // Fails unless the lock is released before the panic resumes in the caller.
     is_released(&*store.probe, "k", asked).await;
-    // The same check, but the caller is dropped before the panic.
+    // Checks the release again, but drops the caller before the panic.
     let order = Arc::new(Order::default());
     tokio::select! {
         ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),

@@ -436,8 +436,7 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if a call does not end after its lease is lost, because the inner call in its body never
-/// ends.
+/// Fails if a call whose body waits for an endless inner call continues after its lease is lost.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();

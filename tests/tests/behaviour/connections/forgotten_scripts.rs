@@ -111,7 +111,7 @@ async fn bytes_to_connect(server: &Server) -> u64 {
     received() - before
 }
 
-/// Fails if each connection sends the scripts again, or if a server without the scripts does not
+/// Fails if each connection sends the scripts again, or if a server that lacks the scripts does not
 /// get them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_sent_to_a_server_without_them() {
@@ -145,8 +145,7 @@ async fn scripts_are_loaded_again_after_one_flush() {
     assert_eq!(calls(&probe, "eval"), 0);
 }
 
-/// Fails if a user without the right to send the source still gets no locks after the flushes have
-/// ended.
+/// Fails if a user without permission for `EVAL` cannot take locks after the flushes have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let server = Server::start();

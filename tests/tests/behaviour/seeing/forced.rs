@@ -137,8 +137,8 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// Fails if a guard that is not dropped does not keep the lock for the grace, or keeps it for its
-/// whole lease.
+/// Fails if a guard that still exists keeps its lock shorter than the grace, or for its whole
+/// lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -315,7 +315,7 @@ async fn under_load(store: &Store) {
     ended.recorder().verify();
 }
 
-/// Fails if no test detects a holder that is not notified.
+/// Fails if a missing notification of a holder is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_holder_is_detected() {
@@ -325,7 +325,7 @@ fn an_unnotified_holder_is_detected() {
     );
 }
 
-/// Fails if no test detects a session that is not notified.
+/// Fails if a missing notification of a session is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_session_is_detected() {

@@ -75,8 +75,7 @@ fn killed(key: &str, ttl: Duration, watchdog: bool) {
     let (mut worker, deadline) = entered(&job);
     assert!(probe.exists(key) || deadline <= clock::now());
     worker.process().kill();
-    // Fails if a lock is set without an expiry, or is renewed by a client that does not hold the
-    // lock.
+    // Fails if a lock is set without an expiry, or is renewed after its process was killed.
     let excuse = Excuse::begin();
     let took = wait::until(key, LONG, || probe.take(key, LONG));
     let most = ttl + Duration::from_millis(200) + excuse.so_far();

@@ -27,8 +27,7 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// Removes the limits that a test does not test, so that they have no effect, even on a slow
-/// machine.
+/// Sets the other limits so that they have no effect, even on a slow machine.
 fn endless(fairness: Fairness) -> Fairness {
     fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
@@ -60,7 +59,8 @@ async fn a_turn_ends_after_a_time_limit() {
             fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // The first call ends after at least 20 ms, and the second call after at least 40 ms.
+        // The limit is 30 ms. The first call ends after at least 20 ms, and the second call after
+        // at least 40 ms.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
