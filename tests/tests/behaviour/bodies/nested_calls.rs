@@ -23,7 +23,7 @@ use super::is_released;
 const TTL: Duration = Duration::from_secs(20);
 /// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
-/// Time given to unwanted events to happen.
+/// Time in which an unwanted event would happen.
 const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T = ()> = std::result::Result<T, LockError>;

@@ -107,7 +107,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine, the removal gets as much more time as the machine was delayed.
+        // On a busy machine, the removal may take longer by the delay of the machine.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }

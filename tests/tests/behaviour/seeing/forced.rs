@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{LONG, TTL, seen};
 
-/// Maximum time for which a lock stays taken after it was taken away ("the grace").
+/// Maximum time for which a revoked lock stays locked ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Time for which a free lock stays reserved for the next process.
@@ -337,7 +337,7 @@ fn an_unnotified_session_is_detected() {
     }
 }
 
-/// Fails if no test detects that a lock is free at once after it was taken away.
+/// Fails if a revoked lock that is free before its body ends is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_revoked_lock_freed_before_its_body_ends_is_detected() {

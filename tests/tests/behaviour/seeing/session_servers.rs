@@ -15,7 +15,7 @@ use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
 use super::{LONG, TTL, is_here, seen};
 
-/// Time for which a lock stays taken if its holder does not give it back ("the grace").
+/// Time for which a revoked lock stays locked if its holder does not release it ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Ttl for a cluster. A cluster of ZooKeeper limits sessions to ten seconds here.
