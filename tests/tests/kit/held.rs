@@ -20,7 +20,7 @@ fn book() -> bool {
     is_held("account:7")
 }
 
-/// Calls `book` at this depth of calls, through a box and a trait object.
+/// Calls `book` through this number of nested calls, each in a boxed trait object.
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
