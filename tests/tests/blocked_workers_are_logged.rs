@@ -75,7 +75,7 @@ impl Subscriber for Book {
     fn exit(&self, _: &Id) {}
 }
 
-/// Returns the logged places in the code of blocking calls on runtime threads.
+/// Returns the logged source locations of blocking calls on runtime threads.
 fn blocked() -> Vec<String> {
     reports_delivered();
     let events = lock(&EVENTS);
@@ -98,9 +98,9 @@ fn locked(pool: &LockPool) -> Result<bool, LockError> {
     Ok(pool.is_held("k"))
 }
 
-/// Fails if a blocked worker is not logged, or is logged with another place or twice. Also fails if
-/// a thread that may block is logged, or if a blocking call does not have the spans of an async
-/// call.
+/// Fails if a blocked worker is not logged, is logged twice, or is logged with a wrong source
+/// location. Also fails if a thread that may block is logged, or if a blocking call does not have
+/// the spans of an async call.
 #[test]
 fn the_first_blocked_worker_is_logged_with_its_place() {
     tracing::subscriber::set_global_default(Book).expect("the only one");

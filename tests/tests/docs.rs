@@ -1,4 +1,5 @@
-//! Checks that the documentation's links and paths exist, and checks the source files.
+//! Checks the documentation: links, paths, examples, metrics and language. Also checks the imports
+//! and the length of source files.
 
 use std::collections::BTreeSet;
 use std::fs;

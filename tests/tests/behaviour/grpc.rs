@@ -89,8 +89,7 @@ fn pause(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// Fails if the status lacks the time until the next attempt, or contains details that only one
-/// user should see.
+/// Fails if the status lacks the time until the next attempt, or contains the key of the lock.
 #[tokio::test]
 async fn a_grpc_client_gets_the_time_of_its_next_try() {
     for (hint, reported) in [(None, UNKNOWN), (Some(HINT), HINT)] {

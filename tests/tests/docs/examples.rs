@@ -135,7 +135,7 @@ fn is_public(file: &Path) -> bool {
     !NOT_PUBLIC.iter().any(|part| path.contains(part))
 }
 
-/// Fails if a public type, function or method has no example and is not an exception.
+/// Fails if a public type, function or method lacks an example and is not an exception.
 #[test]
 fn every_public_item_has_an_example() {
     let items = items();

@@ -1,5 +1,5 @@
-//! Checks that files do not import each other in a circle, and that no file is too long to read at
-//! once.
+//! Checks that files do not import each other in a circle. Also checks that no production file is
+//! too long to read at once, and that most files are in folders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -70,7 +70,7 @@ pub(super) fn file_of(
     }
 }
 
-/// The state of reading one file.
+/// The imported paths and declared modules found so far in one file.
 struct Source {
     name: String,
     named: BTreeSet<String>,
@@ -360,8 +360,8 @@ fn most_files_are_in_folders() {
     );
 }
 
-/// Fails unless the checks detect a circle of files and a circle of folders, in any spelling of an
-/// import, and ignore tests.
+/// Fails if the check misses a circle of files or of folders, in any spelling of an import. Also
+/// fails if it reads the code of tests.
 #[test]
 fn an_import_cycle_is_detected() {
     let sound = [

@@ -289,7 +289,7 @@ fn faults_in_the_matrix_are_detected() {
     assert_eq!(found("- memory redis: r\n+ redis: chaos/1"), 1);
 }
 
-/// Fails if the URL of a store has no column.
+/// Fails if the URL scheme of a store is in no column of the matrix.
 #[test]
 fn each_scheme_has_a_column() {
     let code = read(&root().join("runtime/src/store/schemes.rs"));

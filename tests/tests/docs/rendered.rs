@@ -9,8 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// The rendered pictures. `PICTURES=overwrite cargo test -p leasehold-tests --test docs rendered`
-/// updates this file.
+/// File with the pictures of the pages in rustdoc, as data URLs.
+/// `PICTURES=overwrite cargo test -p leasehold-tests --test docs rendered` updates it.
 const PICTURES: &str = "runtime/src/guide/pictures.md";
 
 /// A page shown in rustdoc, and its address there.

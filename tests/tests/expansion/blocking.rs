@@ -130,7 +130,7 @@ impl Till for Account {
     }
 }
 
-/// Records, when it is dropped, if the lock is still held.
+/// Records in its destructor if the lock is still held.
 struct Witness(Option<LockHandle>, Arc<Mutex<Vec<bool>>>);
 
 impl Witness {

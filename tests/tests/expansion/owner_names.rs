@@ -92,7 +92,7 @@ async fn free(pool: &LockPool) -> Result<String, LockError> {
     holder(pool).await
 }
 
-/// Fails if an owner names another type than that of the method, or loses the method.
+/// Fails if the owner of a method's lock shows another type, or lacks the name of the method.
 #[tokio::test]
 async fn owners_name_the_type_and_the_method() {
     let pool = &pool().await;
@@ -105,7 +105,7 @@ async fn owners_name_the_type_and_the_method() {
         (Orders.sell(pool).await, "Orders::sell"),
         (of.sell(pool).await, "Of<_>::sell"),
         (of.inner(pool).await, "Of<_>::sell"),
-        // The method of a type inside a method is named like a function of the module.
+        // A method of a type declared inside another method is named like a function of the module.
         (Orders.inner(pool).await, "count"),
     ] {
         assert_eq!(owner, Ok(format!("{}::{name}", module_path!())));

@@ -1,4 +1,4 @@
-//! Tests of the fault harness and its tools: a small run of each requirement, each seeded bug, and
+//! Tests of the fault harness and its tools: small runs of most requirements, each seeded bug, and
 //! other servers.
 //!
 //! `scripts/chaos` runs the requirements at full size.

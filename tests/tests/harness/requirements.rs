@@ -1,4 +1,4 @@
-//! A small run of every requirement of the fault harness. `scripts/chaos` runs the requirements at
+//! Small runs of most requirements of the fault harness. `scripts/chaos` runs the requirements at
 //! full size.
 
 use std::path::Path;

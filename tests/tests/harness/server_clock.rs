@@ -15,7 +15,7 @@ fn time(probe: &RedisProbe) -> u64 {
     seconds
 }
 
-/// Fails if it has no effect to set a server's clock. The tests that set a clock would then test
+/// Fails if setting a server's clock has no effect. The tests that set a clock would then test
 /// nothing.
 #[test]
 fn the_server_clock_can_be_moved_forward_and_back() {

@@ -64,7 +64,7 @@ async fn conforms_in_a_cluster(brand: &'static Brand) {
     again.expect("free").release().await.expect("held");
 }
 
-/// Fails if a small run of these requirements of the fault harness does not pass.
+/// Fails if a small run of the fault harness with these arguments does not pass.
 fn withstands(brand: &'static Brand, arguments: &str) {
     let _place = room::enter();
     let name = format!("brands-{arguments}").replace(|c: char| !c.is_alphanumeric(), "-");

@@ -12,7 +12,7 @@ use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Longer than twenty ticks, the default limit of a session.
+/// Longest session that a server is configured to accept. The default is twenty ticks.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -128,7 +128,8 @@ fn an_ensemble_recovers_after_all_were_killed() {
     assert!(servers[2].probe("all", "lock:").exists("k"));
 }
 
-/// Fails if Curator's sections are not reported, or if the oracle does not get them.
+/// Fails if two of Curator's processes report that they held the lock at the same time. Also fails
+/// if the lock of a killed process never becomes free.
 #[test]
 fn curator_processes_exclude_each_other() {
     let server = Zookeeper::start();
@@ -167,7 +168,7 @@ fn curator_processes_exclude_each_other() {
     recorder.verify();
 }
 
-/// Fails if a process stays in its section after Curator has reported that the lock may be lost.
+/// Fails if a process stays inside the lock after Curator has reported that the lock may be lost.
 #[test]
 fn a_curator_process_stops_without_its_server() {
     let server = Zookeeper::start();

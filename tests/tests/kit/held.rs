@@ -20,7 +20,7 @@ fn book() -> bool {
     is_held("account:7")
 }
 
-/// Calls `book` at this depth of calls, through a box and a trait object.
+/// Calls `book` through this number of nested calls, each in a boxed trait object.
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
@@ -133,7 +133,7 @@ async fn a_lost_lock_is_not_held() {
     kit.lose_when("account:7", Point::AfterPolls(1));
     assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
 
-    // The same check within one poll: the lease ends while the body blocks its thread. On a busy
+    // Checks a loss within one poll: the lease ends while the body blocks its thread. On a busy
     // machine, the lease may end before the body begins.
     let pool = LockPool::connect("memory://").await.expect("it opens");
     let seen = loop {

@@ -138,8 +138,8 @@ async fn other_holders_queue_with_calls() {
     assert!(history.is_exclusive(), "{history}");
 }
 
-/// Fails if a holder continues although the lock is held. Also fails if its panic does not describe
-/// the problem.
+/// Fails if `Kit::hold` returns although the lock is held. Also fails if its panic does not
+/// describe the problem.
 #[tokio::test(start_paused = true)]
 async fn another_holder_needs_a_free_lock() {
     let kit = Kit::new();

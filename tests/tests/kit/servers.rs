@@ -99,7 +99,7 @@ async fn a_kit_works_on_postgres() {
     scene(on_busy_machine(&database.url()).await).await;
 }
 
-/// Fails if the scene does not pass on a kit in memory.
+/// Fails if a kit does not work in memory.
 #[tokio::test(start_paused = true)]
 async fn a_kit_works_in_memory() {
     scene(Kit::on("memory://").await.expect("it is in memory")).await;

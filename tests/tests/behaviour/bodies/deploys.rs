@@ -54,8 +54,8 @@ async fn load(
     most.load(Ordering::SeqCst)
 }
 
-/// Fails if a call of either version is refused, or if calls of different versions hold the lock
-/// together.
+/// Fails if a call of either version is refused, or if more calls hold the lock than the larger
+/// number of permits allows. An exclusive lock must have one holder.
 async fn versions_with_other_permits_and_ttls_exclude_each_other(store: &Store) {
     let most = load(
         store,

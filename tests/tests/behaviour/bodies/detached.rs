@@ -117,7 +117,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
     // Fails unless the lock is released before the panic resumes in the caller.
     is_released(&*store.probe, "k", asked).await;
-    // The same check, but the caller is dropped before the panic.
+    // Checks the release again, but drops the caller before the panic.
     let order = Arc::new(Order::default());
     tokio::select! {
         ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),
@@ -206,8 +206,8 @@ async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached call that entered a body's lock continues after that body has ended. Also
-/// fails if a task that can outlive the caller enters the caller's locks.
+/// Fails if a detached call that has entered the enclosing body's lock continues after the call is
+/// dropped. Also fails if a task that can outlive its caller enters the caller's locks.
 async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());

@@ -160,7 +160,8 @@ async fn a_kept_lock_is_not_handed_over(store: &Store) {
         guard.release_after(cooldown).await?;
         Ok::<_, LockError>(at)
     };
-    // Other calls already wait when the second call and the third call get the lock.
+    // The first call gets the lock at once. The other two calls already wait when the lock is
+    // released.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];

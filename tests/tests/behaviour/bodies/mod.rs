@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Fails if `key` is still locked after a call that began at `asked` has released it. On a busy
 /// machine, the answer to the release may be late. The engine then repeats the release in the
-/// background, and this function does not fail.
+/// background, and this function waits for it.
 pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
     let answered = asked.elapsed() < RELEASE;
     let locked = probe.exists(key);

@@ -1,6 +1,6 @@
 //! Tests of nested calls. A reentrant call enters the lock that its call path holds. Any other
 //! nested call is refused at once. Of the nested calls in one body, only one runs at a time, and
-//! the other calls wait for their turns.
+//! the other calls wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use super::is_released;
 const TTL: Duration = Duration::from_secs(20);
 /// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);
-/// Time given to unwanted events to happen.
+/// Time in which an unwanted event would happen.
 const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -127,8 +127,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap. Also fails if a nested call waits for its turn behind
-/// the calls that enclose it.
+/// Fails if branches of a `join!` overlap. Also fails if a nested call waits for the calls that
+/// enclose it.
 async fn concurrent_branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -163,8 +163,8 @@ async fn concurrent_branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for another branch longer than its `wait`, or still runs after that
-/// time. Also fails if a branch without `wait` waits.
+/// Fails if a branch waits for another branch longer than its `wait`, or enters after that time.
+/// Also fails if a branch with a `wait` of zero waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -210,7 +210,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch stays inside until this branch stops waiting.
+        // The branch `long` stays inside until the branch `short` stops waiting.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -221,7 +221,8 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a dropped branch keeps its turn, or its place in the order of waiting branches.
+/// Fails if a dropped branch still keeps other branches out, or keeps its place in the order of
+/// waiting branches.
 async fn a_dropped_branch_returns_its_turn(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -379,11 +380,11 @@ async fn a_guard_is_not_a_body(store: &Store) {
     guard.release().await.expect("held until now");
 }
 
-/// Runs with the shortest possible ttl.
+/// Holds a lock with the shortest possible ttl, so that its lease soon ends.
 #[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
 async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
-    // The first call gets its turn and never ends. The second call waits for its turn. Both end
-    // when they are notified of the loss.
+    // The first nested call enters and never ends. The second nested call waits for the first. Both
+    // end when they are notified of the loss.
     let endless = pool
         .lock("k")
         .ttl(TTL)
@@ -413,8 +414,8 @@ async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     }
 }
 
-/// Fails if a call keeps waiting for its turn after the lease is lost. The turn never comes,
-/// because a guard keeps it.
+/// Fails if a nested call keeps waiting to enter after the lease is lost. It can never enter,
+/// because the guard of another nested call is not dropped.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -435,7 +436,7 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if the inner body is polled after its lease is lost and the outer body is dropped.
+/// Fails if a call whose body waits for an endless inner call continues after its lease is lost.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();

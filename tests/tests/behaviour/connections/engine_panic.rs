@@ -1,4 +1,4 @@
-//! After a panic of the engine, no caller keeps waiting.
+//! Tests that no caller keeps waiting after a panic of the engine.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -67,8 +67,8 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a call gets its lock only by luck, or if a lease is lost, while another client flushes
-/// all scripts.
+/// Fails if a call gets no lock, or if a lease is lost, while another client flushes all scripts
+/// repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     let server = Server::start();
@@ -84,7 +84,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         kept.check().expect("it is renewed");
     }
-    // The sleep is longer than the ttl. A lost lease is detected after it.
+    // A lease without renewals would end during this sleep.
     tokio::time::sleep(Duration::from_secs(7)).await;
     kept.check().expect("it is renewed");
     let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
@@ -111,7 +111,7 @@ async fn bytes_to_connect(server: &Server) -> u64 {
     received() - before
 }
 
-/// Fails if each connection sends the scripts again, or if a server without the scripts does not
+/// Fails if each connection sends the scripts again, or if a server that lacks the scripts does not
 /// get them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_sent_to_a_server_without_them() {
@@ -127,8 +127,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the pool keeps sending the source, which is long, after the flushes have ended or after
-/// a single flush.
+/// Fails if the pool sends the source of the scripts, which is long, with its calls after a single
+/// flush. It must load the scripts again instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();
@@ -145,8 +145,7 @@ async fn scripts_are_loaded_again_after_one_flush() {
     assert_eq!(calls(&probe, "eval"), 0);
 }
 
-/// Fails if a user without the right to send the source still gets no locks after the flushes have
-/// ended.
+/// Fails if a user without permission for `EVAL` cannot take locks after the flushes have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let server = Server::start();
@@ -161,7 +160,8 @@ async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // This call may get the lock by luck. Otherwise the error must allow a retry.
+        // This call gets the lock if no flush comes in between. Otherwise the error must allow a
+        // retry.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

@@ -149,7 +149,8 @@ fn a_call_dropped_on_another_thread_sends_no_request() {
 /// workers are blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_blocked_runtime() {
-    /// A longer call counts as late. A release waits for its answer for one second.
+    /// A call that takes longer counts as late. A release waits one second for its answer, so a
+    /// release without an answer is late.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
     let blocked = Duration::from_millis(1500);
@@ -482,7 +483,7 @@ fn timers_fire_beside_a_busy_loop() {
         let long = Duration::from_millis(300);
         let mut least = (0, usize::MAX);
         // The test makes several attempts, because other tests may use the processors during one of
-        // the two halves.
+        // the two measurements.
         for _ in 0..5 {
             let locks = async {
                 let began = Instant::now();

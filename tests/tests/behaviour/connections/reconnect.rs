@@ -60,7 +60,7 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
     kill("NORMAL") + kill("PUBSUB")
 }
 
-/// Fails if the pool keeps a broken connection, or if a call fails that has time for another
+/// Fails if the pool keeps a broken connection, or if a call fails although it has time for another
 /// attempt.
 #[tokio::test]
 async fn killed_connections_are_replaced() {
@@ -125,7 +125,7 @@ async fn outage(
     let length = ttl * 2 / 5;
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let held = hold(pool, key, ttl).await;
-    // The lease starts at the time of its request.
+    // The lease starts with its request, up to this time before the grant.
     let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
@@ -135,9 +135,9 @@ async fn outage(
     let longer = began.elapsed().saturating_sub(length);
     // After this sleep, a lease that was not renewed has ended.
     tokio::time::sleep(ttl).await;
-    // The lease must survive if all of this fits into the ttl. The outage may begin just before a
-    // renewal, and two renewals are a third of the ttl apart. A new connection and a renewal are a
-    // chain of some twenty wake-ups, but few wake-ups are as late as the latest one.
+    // The lease must survive if the sum below is shorter than the ttl. The outage may begin just
+    // before a renewal, and two renewals are a third of the ttl apart. A new connection and a
+    // renewal are a chain of some twenty wake-ups, but few wake-ups are as late as the latest one.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {

@@ -185,8 +185,8 @@ async fn an_invalid_timeout_is_refused() {
     }
 }
 
-/// Fails if the pool does not pause between attempts to load forbidden scripts, or if no log entry
-/// names the reason.
+/// Fails if the pool does not pause between attempts to load forbidden scripts, or if the error
+/// does not name the missing permission.
 #[tokio::test]
 async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     let server = Server::start();
@@ -203,7 +203,7 @@ async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
-    // The call is repeated after each refusal, so that the fault lasts two seconds.
+    // Calls are made for two seconds, so that repeated attempts without pauses would be counted.
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);

@@ -92,7 +92,7 @@ async fn locks_with_at_least_stay_on_a_full_server() {
     }
     for key in ["lock:alone", "lock:readers", "lock:places"] {
         let left = || probe.ttl(key).expect("it stays, and it expires");
-        // Without `min_hold`, the lease would not last that long.
+        // Without `min_hold`, at most the ttl would be left.
         wait::until_async(key, SOON, || TTL < left()).await;
         assert!(left() <= LONG, "{key}: {:?}", left());
     }

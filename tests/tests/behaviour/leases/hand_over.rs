@@ -128,7 +128,7 @@ fn altered(handover: &Handover, field: &str, value: Value) -> Handover {
 }
 
 /// Fails if a worker can adopt a lock that no call holds exclusively. Such locks have a constant
-/// instead of a token, and the worker uses this constant as the token.
+/// instead of a token. The forged handovers of this test contain these constants.
 async fn a_constant_is_not_accepted_as_a_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, TTL).await.hand_over().expect("held");
@@ -292,7 +292,7 @@ async fn an_error_names_the_namespace_of_the_handover() {
     adopted.release().await.expect("held");
 }
 
-/// Fails if an adoption waits forever, or leaves a lock behind, when the store does not answer.
+/// Fails if an adoption waits forever, or returns another error, when the store is unavailable.
 #[tokio::test]
 async fn an_unavailable_store_is_reported() {
     let mut server = leasehold_tests::server::Server::start();

@@ -68,7 +68,7 @@ impl Leaders {
         assert!(!lasts, "there are two leaders");
     }
 
-    /// Returns the number of terms, each of them a body that has led.
+    /// Returns the number of bodies that have begun to lead ("terms").
     fn terms(&self) -> usize {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.len()

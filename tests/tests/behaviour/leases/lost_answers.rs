@@ -1,4 +1,4 @@
-//! Tests of lost answers of a cluster, and of a server behind a Sentinel.
+//! Tests of lost answers: from a cluster, and from a server behind a Sentinel.
 
 use std::time::Duration;
 

@@ -107,7 +107,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine, the removal gets as much more time as the machine was delayed.
+        // On a busy machine, the removal may take longer by the delay of the machine.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }
@@ -160,7 +160,7 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
             assert!(error.is_unavailable(), "{error}");
         }
         drop(outcome);
-        // After this point, a stalled request may be executed late.
+        // The network works again, so a stalled request may still be executed now.
         let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
         let gone = || {
             let limit = TTL + SLACK;
@@ -270,7 +270,8 @@ async fn a_very_late_acquisition_is_removed() {
 /// Delays a request in the network beyond the end of its connection. Before the request arrives,
 /// the caller either stops waiting, or gets the lock by a second request and releases it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    // Delay of the request. It is longer than all steps before the request must arrive.
+    // Delay of the request. It is longer than all steps that must happen before the request
+    // arrives.
     const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;

@@ -297,8 +297,8 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_leader_leads_again_after_a_stop,
 ));
 
-// `a_lease_counts_from_before_its_request` is missing here. A late node does not vote, so the lease
-// may start at a later attempt.
+// `a_lease_counts_from_before_its_request` is missing here. The vote of a node that answers late
+// does not count, so the lease may start at a later attempt.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
@@ -307,7 +307,7 @@ on_stopped!(redlock: (
 ));
 
 /// Fails if the tests above do not detect a late deadline, a late poll, a missing renewal, or a
-/// late end.
+/// call that waits too long.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn broken_leases_are_detected() {

@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 /// Length of the pause in which leasehold leaves the key free.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Number of sections that each client must get while leasehold's calls continue.
+/// Number of times that each client must get the lock while leasehold's calls continue.
 const ENOUGH: usize = 4;
 
 /// Counts the holders inside the lock `k`, and signals the end of the test.
@@ -62,7 +62,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
 }
 
 /// Starts a client of the `SET NX` convention that requests the lock at intervals of `poll`.
-/// Returns the number of its sections, and the longest time between two sections.
+/// Returns the number of times that the client got the lock, and the longest time between two of
+/// them.
 fn client(
     server: &Server,
     poll: Duration,
@@ -146,8 +147,8 @@ async fn a_client_gets_in_beside_one_process_of_many_tasks() {
 /// Number of times that processes pass a key on before they leave it free for a pause.
 const OFTEN: usize = 4;
 
-/// Fails if a key is left free for a pause after one long section. A call that has waited for this
-/// section must get the lock at once.
+/// Fails if a key is left free for a pause after a single long hold. A call that waited for the
+/// lock must get it at once.
 #[tokio::test]
 async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();

@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(20);
 const WORK: Duration = Duration::from_millis(120);
 /// Shortest `retry_after` of a refused call.
 const LEAST: Duration = Duration::from_millis(10);
-/// The `retry_after` if no earlier body of the holder's function is known.
+/// The `retry_after` if no hold time of the function is known.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -89,7 +89,7 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool has only seen locks taken with the builder, in one line of code.
+    // The other pool has never held a lock of `create`, so it knows no mean for this function.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(retry_after(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");

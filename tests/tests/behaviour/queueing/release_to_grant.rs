@@ -1,5 +1,4 @@
-//! Measures the time from a release to the grant in another process, after sections of several
-//! lengths.
+//! Measures the time from a release to the grant in another process, for several hold times.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use leasehold_tests::stores::Store;
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The length of a section, and the number of measurements.
+/// The hold time of the lock, and the number of measurements.
 const SECTIONS: [(Duration, usize); 4] = [
     (Duration::from_millis(1), 400),
     (Duration::from_millis(100), 40),
@@ -19,7 +18,7 @@ const SECTIONS: [(Duration, usize); 4] = [
 ];
 
 /// Makes two processes take the lock alternately, so that one waits while the other is inside.
-/// Returns the sorted times.
+/// Returns the times from each release to the next grant, sorted.
 async fn measured(one: &LockPool, other: &LockPool, stay: Duration, count: usize) -> Vec<Duration> {
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(LONG).watchdog();
     let mut held = request(one).acquire().await.expect("it is free");
@@ -46,9 +45,9 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
     times[(times.len() * hundredth / 100).min(times.len() - 1)]
 }
 
-/// Fails if a call that has waited for one section also waits for its next regular request, or for
-/// a pause in which the key is left free for clients without a queue. Prints the table of
-/// `docs/performance/results.md`.
+/// Fails if a waiting call does not get a released lock at once, but waits for its next regular
+/// request. Also fails if it waits for a pause in which the key is left free for clients without a
+/// queue. Prints the table of `docs/performance/results.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures for 7 minutes, alone: -- --ignored release_to_grant --nocapture"]
 async fn release_to_grant() {

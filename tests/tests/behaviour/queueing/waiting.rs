@@ -1,5 +1,5 @@
-//! Tests of waiting for a held lock. The time limit must be kept, and the first call must get the
-//! lock first.
+//! Tests of waiting for a held lock. The time limit must be kept, and the calls must get the lock
+//! in the order in which they came.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

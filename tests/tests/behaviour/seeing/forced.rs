@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{LONG, TTL, seen};
 
-/// Maximum time for which a lock stays taken after it was taken away ("the grace").
+/// Maximum time for which a revoked lock stays locked ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Time for which a free lock stays reserved for the next process.
@@ -137,8 +137,8 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// Fails if a guard that is not dropped does not keep the lock for the grace, or keeps it for its
-/// whole lease.
+/// Fails if a guard that still exists keeps its lock shorter than the grace, or for its whole
+/// lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -315,7 +315,7 @@ async fn under_load(store: &Store) {
     ended.recorder().verify();
 }
 
-/// Fails if no test detects a holder that is not notified.
+/// Fails if a missing notification of a holder is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_holder_is_detected() {
@@ -325,7 +325,7 @@ fn an_unnotified_holder_is_detected() {
     );
 }
 
-/// Fails if no test detects a session that is not notified.
+/// Fails if a missing notification of a session is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_session_is_detected() {
@@ -337,7 +337,7 @@ fn an_unnotified_session_is_detected() {
     }
 }
 
-/// Fails if no test detects that a lock is free at once after it was taken away.
+/// Fails if a revoked lock that is free before its body ends is not detected.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_revoked_lock_freed_before_its_body_ends_is_detected() {

@@ -52,7 +52,8 @@ async fn a_lock_of_another_client_is_shown_without_an_owner() {
     }
 }
 
-/// Fails if a lock without an expiry is not shown. Operators look for such locks.
+/// Fails if a lock without an expiry is not listed, or cannot be taken away. Operators look for
+/// such locks.
 #[tokio::test]
 async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     let server = Server::start();
@@ -93,7 +94,7 @@ async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
         assert!(was.expect("it was there").holders[0].foreign, "{value}");
         assert!(!probe.delete("lock:theirs"), "{value} stays");
     }
-    // The same check for an entry among the shared holders.
+    // An entry of another client among the shared holders must also be taken away.
     let guard = pool.lock("s").ttl(TTL).shared().acquire().await;
     drop(guard.expect("free").release().await);
     let shared = format!("{}:0", "f".repeat(32));
@@ -255,8 +256,8 @@ async fn a_hanging_store_is_reported_to_all_callers_at_once() {
     server.resume();
 }
 
-/// Fails if an inspection needs a permission that locks do not need, or if a missing permission is
-/// not reported.
+/// Fails if an inspection needs more permissions than locks need, or if a missing permission is not
+/// reported.
 #[tokio::test]
 async fn the_smallest_set_of_permissions_suffices_to_inspect() {
     let server = Server::start();

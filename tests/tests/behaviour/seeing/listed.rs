@@ -99,7 +99,7 @@ async fn only_matching_locks_are_listed(store: &Store) {
     assert_eq!(keys(&pool, "*").await, all);
 }
 
-/// Fails if a lock at the end of a page is missing, or if the list does not end.
+/// Fails if a lock at the end of a page of the list is missing, or if the list does not end.
 async fn a_list_of_several_pages_is_complete(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();

@@ -77,8 +77,8 @@ async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     .await;
 }
 
-/// Fails if one of many shared holders is reported as the holder, or if an earlier holder is
-/// reported as the current holder.
+/// Fails if a shared holder is reported as the holder, or if an earlier holder is reported as the
+/// current holder.
 async fn refusals_do_not_name_sharers(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");

@@ -15,10 +15,10 @@ use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
 use super::{LONG, TTL, is_here, seen};
 
-/// Time for which a lock stays taken if its holder does not give it back ("the grace").
+/// Time for which a revoked lock stays locked if its holder does not release it ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A ttl within the limit for sessions of a cluster.
+/// Ttl for a cluster. A cluster of ZooKeeper limits sessions to ten seconds here.
 const SHORT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -58,8 +58,8 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
     assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
 }
 
-/// Fails if a guard that is not dropped does not keep the lock for the grace, or keeps it for its
-/// whole lease.
+/// Fails if a guard that still exists keeps its lock shorter than the grace, or for its whole
+/// lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");

@@ -1,4 +1,4 @@
-//! Two services: a provider that allows three calls at a time, and a cache that only one call
+//! Two services: a provider that allows three calls at a time, and a cache that one call at a time
 //! refreshes.
 
 use std::sync::Arc;

@@ -112,7 +112,7 @@ async fn the_only_thread_of_a_runtime(store: &Store) {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async move {
             let (pool, other) = (pool.await, other.await);
-            // This call makes the runtime listen for the answers of both pools.
+            // These calls make the runtime listen for the answers of both pools.
             for pool in [&pool, &other] {
                 let guard = pool.lock("warm").ttl(TTL).wait(LONG).acquire().await;
                 guard.expect("free").release().await.expect("held");
@@ -182,8 +182,7 @@ async fn threads_lose_no_update(store: &Store) {
     assert_eq!(shared.number.load(Ordering::Relaxed), 8 * TIMES);
 }
 
-/// Fails if the tests above do not detect two bugs: a parked thread that waits until its own task
-/// yields, and a lock that is not exclusive.
+/// Fails if the test above does not detect a parked thread that waits until its own task yields.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn threads_that_hang_are_found() {

@@ -106,12 +106,12 @@ async fn a_later_call_gets_the_result(store: &Store) {
     assert_eq!((first, second), (Ok(8), Ok(8)));
     assert!(third.is_err_and(|error| error.is_mismatch()));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    // The blocking calls run while the future of `watch_replays` is polled.
+    // The blocking call runs while the future of `watch_replays` is polled.
     let watched = watch_replays(async { orders(&pool, 7, &runs) }).await;
     assert_eq!(watched, (Ok(8), true));
 }
 
-/// Fails if a blocking call waits for longer or shorter than its `wait`.
+/// Fails if a blocking call waits longer or shorter than its `wait`.
 async fn a_wait_ends(store: &Store) {
     const BUDGET: Duration = Duration::from_millis(300);
     let (pool, other) = (store.pool().await, store.pool().await);

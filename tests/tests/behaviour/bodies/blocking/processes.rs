@@ -36,7 +36,7 @@ fn main_without_a_runtime() {
         3,
         "{text}"
     );
-    // Between the beginning and the end of a section, no other section begins.
+    // Between the beginning and the end of one body, no other body begins.
     for pair in lines.chunks_exact(2).take(3) {
         assert!(
             pair[0].contains("begins") && pair[1].contains("is written"),

@@ -1,4 +1,4 @@
-//! Ends of a function together with its runtime, or while all workers of the runtime are blocked.
+//! Functions that end together with their runtime, or while all workers of the runtime are blocked.
 
 use std::future::pending;
 use std::time::Duration;
@@ -25,9 +25,9 @@ async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
     pending::<()>().await;
 }
 
-/// Drops the runtime in each possible way while a body runs on it.
+/// Ends the runtime in each of three ways while a body runs on it.
 pub(crate) fn runtime_dropped(store: &Store) {
-    // The pool connects on a runtime that ends at once. All later runtimes of this test also end.
+    // The pool connects on a runtime that ends at once. The pool must outlive this runtime.
     let pool = runtime(1).block_on(wait::connected(store.pool()));
     for number in 0..TIMES {
         let key = format!("runtime-dropped-{number}");
@@ -57,7 +57,7 @@ pub(crate) fn workers_blocked(store: &Store) {
         let guard = runtime.block_on(request.acquire()).expect("it is free");
         let blocked = Blocked::all(&runtime);
         drop(guard);
-        // Fails if the release is a task on the runtime of the function that held the lock.
+        // Fails if the release needs a free worker of the runtime that dropped the guard.
         wait::until(&key, BOUND, || store.probe.take(&key, FOREIGN));
         drop(blocked);
     }

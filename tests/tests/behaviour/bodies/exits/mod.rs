@@ -35,7 +35,8 @@ const TIMES: u32 = 100;
 const THREADS: u32 = 10;
 /// Time limit for one call to end, in any `Way`. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(30);
-/// Time for which another holder's lock must stay untouched. It is longer than the test.
+/// Ttl of a lock that the probe takes as another holder. It is longer than the test, so this lock
+/// must stay untouched.
 const FOREIGN: Duration = Duration::from_secs(300);
 
 /// Time limit for a key to become free after the end of its holder. The ttl is far longer, or
@@ -118,9 +119,9 @@ enum Surrounding {
     ShutDown,
 }
 
-/// Ends annotated functions in one way, many times. After each run, checks that the lock is free in
-/// time, and that the body's destructors ran inside the lock. Finally, checks that no lock of
-/// another holder was changed.
+/// Ends annotated functions in one way, many times. After each run, checks that the lock is free or
+/// belongs to another holder, as `way` requires. Also checks that the body's destructors ran inside
+/// the lock if they must. Finally, checks that no lock of another holder was changed.
 pub(crate) fn repeat(store: &Store, way: Way) {
     let shared = Builder::new_multi_thread()
         .worker_threads(2)
@@ -214,7 +215,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: not free at once"
         );
     } else {
-        // Fails if the lock is never released, because the ttl is far longer than the bound.
+        // Fails if the lock is not released. Its ttl is far longer than the bound, or already over.
         wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });

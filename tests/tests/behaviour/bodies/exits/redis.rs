@@ -12,7 +12,7 @@ use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use super::{Store, ways_out};
 
-/// Time for which another holder keeps a key, and the longest wait for a key.
+/// Ttl of a lock that the probe takes, and time limit for each wait.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server for all tests of this file. It ends with this process.
@@ -75,8 +75,7 @@ fn killed(key: &str, ttl: Duration, watchdog: bool) {
     let (mut worker, deadline) = entered(&job);
     assert!(probe.exists(key) || deadline <= clock::now());
     worker.process().kill();
-    // Fails if a lock is set without an expiry, or is renewed by a client that does not hold the
-    // lock.
+    // Fails if a lock is set without an expiry, or is renewed after its process was killed.
     let excuse = Excuse::begin();
     let took = wait::until(key, LONG, || probe.take(key, LONG));
     let most = ttl + Duration::from_millis(200) + excuse.so_far();

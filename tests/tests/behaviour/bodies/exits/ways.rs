@@ -48,7 +48,7 @@ impl Way {
         matches!(self, Self::Stolen | Self::Outlived)
     }
 
-    /// True if the key exists while the body's destructors run. `None` if the body may not have
+    /// True if the key must exist while the body's destructors run. `None` if the body may not have
     /// begun.
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {

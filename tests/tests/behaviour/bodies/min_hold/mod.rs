@@ -14,8 +14,8 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(20);
 /// The `min_hold` of these tests. It is longer than an empty body takes.
 const MIN_HOLD: Duration = Duration::from_millis(800);
-/// The least time between two calls. It is shorter than `MIN_HOLD`, because the store starts
-/// `min_hold` a moment before the first call gets its lock.
+/// Minimum time from a grant until a later call can get the lock. It is shorter than `MIN_HOLD`,
+/// because the store starts `min_hold` a moment before the grant.
 const NEARLY: Duration = Duration::from_millis(600);
 /// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);

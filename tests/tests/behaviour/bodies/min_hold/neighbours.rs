@@ -68,7 +68,8 @@ async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
         Ok::<_, LockError>(at)
     };
     for drops in [false, true] {
-        // Other calls already wait when the second call and the third call get the lock.
+        // The first call gets the lock at once. The other two calls already wait when the lock is
+        // released.
         let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
         let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
         let mut times = [first, second, third];
@@ -80,8 +81,8 @@ async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
     }
 }
 
-/// Fails if the `min_hold` of a nested call keeps the lock held, because only the call that took
-/// the lock decides that.
+/// Fails if the `min_hold` of a nested call keeps the lock held. Only the `min_hold` of the call
+/// that took the lock counts.
 async fn a_nested_call_does_not_make_the_lock_stay(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();

@@ -160,8 +160,8 @@ async fn the_later_of_cooldown_and_min_hold_counts(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if a lock stays held although no body ran inside it. That applies after an unsuccessful
-/// wait, and for a call that got only some of its keys.
+/// Fails if a lock stays held although no body ran inside it. Tested for refused and timed-out
+/// calls that got only some of their keys, and for a call dropped while it waited.
 async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let long = 2 * HANG;

@@ -64,7 +64,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     assert_eq!(click_by_hand(&pool, &shop).await, Ok(order(1)));
 }
 
-/// Fails if `min_hold` prevents that the result is kept, or if a kept result prevents `min_hold`.
+/// Fails if `min_hold` prevents a result from being kept, or if a kept result prevents `min_hold`.
 async fn replay_and_at_least_can_be_combined(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();

@@ -95,13 +95,14 @@ async fn the_next_click_after_a_failure_runs(store: &Store) {
     assert_eq!(click(&pool, &shop, End::Declined).await, Ok(order(4)));
 }
 
-/// Fails if a result is kept although another holder took the lock of its body.
+/// Fails if a result is kept although the lease of its body has ended.
 async fn a_lost_lock_keeps_nothing(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     let short = Duration::from_millis(300);
     let request = || pool.lock("order").ttl(short).wait(HANG);
-    // The body blocks its thread beyond the end of its lease, and is not polled again.
+    // The last poll of the body blocks its thread beyond the end of the lease, so the body is not
+    // dropped.
     let body = async || {
         let paid = shop.order(End::Paid).await;
         std::thread::sleep(3 * short);
@@ -124,8 +125,8 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds. In each round two calls wait, and the process may pass its lock to the second
-/// call.
+/// Number of rounds. Only some rounds test anything, because the process can pass the lock to the
+/// second call only if a fence is reserved.
 const ROUNDS: u32 = 20;
 
 /// Fails if a kept result prevents a call without `replay` from running. Also fails if this call

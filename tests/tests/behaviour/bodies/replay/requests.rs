@@ -89,7 +89,7 @@ async fn forget_removes_a_result(store: &Store) {
     assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(2)));
 }
 
-/// Fails if a result is kept for longer or shorter than requested.
+/// Fails if a result is kept longer or shorter than requested.
 async fn a_result_expires(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -105,7 +105,7 @@ async fn a_result_expires(store: &Store) {
     tokio::time::sleep(short).await;
     let later = order(DAY).await.expect("free").expect("paid");
     assert_eq!((first.number, later.number), (1, shop.bodies()));
-    // On a slow machine, the second call may come after the end of the result.
+    // On a slow machine, the result may expire before the second call.
     assert!(soon.number <= later.number && later.number > 1);
 }
 

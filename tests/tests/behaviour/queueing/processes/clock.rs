@@ -127,8 +127,8 @@ async fn queue_records_without_a_process_are_ignored() {
     wait::until_async("nothing is left of them", SOON, clean).await;
 }
 
-/// Fails if a reader that is inside when the clock is set back, and is killed later, keeps a writer
-/// out for longer than its lease.
+/// Sets the clock back while a reader is inside, and then cuts the reader's connection. Fails if
+/// the reader keeps a writer out for longer than its lease.
 #[tokio::test]
 async fn a_share_renewed_after_a_clock_change_expires() {
     let (clock, server, probe) = start();

@@ -27,7 +27,7 @@ fn max_memory(probe: &RedisProbe, bytes: u64) {
     probe.run::<()>(&set);
 }
 
-/// Requirement 17. Fails if a release with a waiting process needs memory.
+/// Requirement 17 of the fault harness. Fails if a release with a waiting process needs memory.
 #[tokio::test]
 async fn a_release_to_a_waiting_process_needs_no_memory() {
     let (server, probe, held) = held("full").await;

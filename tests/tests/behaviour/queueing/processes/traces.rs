@@ -58,7 +58,7 @@ async fn calls_that_time_out_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a call dropped exactly when it gets the lock keeps the lock from the next call.
+/// Fails if a call that is dropped just as it gets the lock withholds the lock from the next call.
 #[tokio::test]
 async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Tests of the time in which a process passes a lock from one of its calls to the next (its turn).
-//! The turn is limited while other processes wait.
+//! Tests of the time in which a process passes a lock from one of its calls to the next (its
+//! tenure). The time is limited while other processes wait.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,7 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// Removes the limits that a test does not test, so that they have no effect, even on a slow
-/// machine.
+/// Sets the other limits so that they have no effect, even on a slow machine.
 fn endless(fairness: Fairness) -> Fairness {
     fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
@@ -60,7 +59,8 @@ async fn a_turn_ends_after_a_time_limit() {
             fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // The first call ends after at least 20 ms, and the second call after at least 40 ms.
+        // The limit is 30 ms. The first call ends after at least 20 ms, and the second call after
+        // at least 40 ms.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
@@ -68,7 +68,7 @@ async fn a_turn_ends_after_a_time_limit() {
 }
 
 /// Fails if a process does not detect that another process begins to wait while it passes the lock
-/// among its own calls. Also fails if it counts the calls before that.
+/// among its own calls. Also fails if earlier calls count towards the configured number of passes.
 #[tokio::test]
 async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();
