@@ -222,13 +222,12 @@ pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// Returns the end of the lease as last confirmed by the store, even if the lease is over.
+/// Like `deadline`, but also for a lease that is over.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }
 
-/// Returns the end of the lease on one of the keys as last confirmed by the store, even if the
-/// lease is over.
+/// Like `confirmed`, but for one of the keys.
 pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
     handle.confirmed_of(key).as_nanos()
 }
@@ -255,7 +254,7 @@ pub fn permissions_in_cluster() -> String {
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
 }
 
-/// Returns the text of the finished key, if the runtime accepts the key.
+/// Returns the key's text, if the runtime accepts the key.
 pub fn finished(key: crate::key::Key) -> Option<String> {
     key.finish().ok()
 }

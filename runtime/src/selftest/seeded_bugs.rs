@@ -59,8 +59,8 @@ bugs! {
     TwoLeaders,
     /// A call of `lead` ends after its first failed try.
     LeaderGivesUp,
-    /// A parked thread polls within tokio's operation limit of its task, although this task does
-    /// not yield.
+    /// A parked thread polls within tokio's coop budget of its task, although this task does not
+    /// yield.
     ParkedOnBudget,
     /// A task that runs on the thread of a waiting body counts as being inside that body's lock.
     PathOfThread,
@@ -76,7 +76,7 @@ bugs! {
     NotIdempotent,
     /// The fences come from a counter, which starts again on an empty server.
     FenceFromCounter,
-    /// The watchdog does not renew.
+    /// A due renewal is not sent.
     WatchdogAsleep,
     /// A majority of the nodes that answered counts as a quorum, instead of a majority of all
     /// nodes.
@@ -142,8 +142,7 @@ bugs! {
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, a renewal without an answer counts as done when another node has answered its
-    /// renewal.
+    /// In a cluster, an unanswered renewal counts as done.
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
@@ -213,7 +212,7 @@ bugs! {
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnnoticed,
-    /// `ready` does not ask for a lock.
+    /// `ready` does not request a lock.
     ReadyUnasked,
     /// A lazy pool does not try to connect again.
     LazyGivesUp,
@@ -330,7 +329,7 @@ bugs! {
     ForgedFenceBelieved,
     /// The server refuses all locks after another client has corrupted the counter of fences.
     SpoiltCounterKept,
-    /// Fences continue beyond the range in which the numbers of scripts are exact.
+    /// Fences continue beyond the range in which Lua's numbers are exact.
     FencesInexact,
     /// After a batch of renewals was refused, its leases are renewed in one batch again, at once.
     RetriedTogether,

@@ -63,7 +63,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(mixed::run; one, two);
     // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
-    // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
+    // answer is read late. A store with sessions runs on the engine's thread, which no caller
+    // delays.
     if !promises.is_quorum() && !promises.sessions {
         // This test comes first, because the Redis store replaces its connection some time after a
         // request without an answer.

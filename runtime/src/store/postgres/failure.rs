@@ -35,7 +35,7 @@ const TLS: &str = "set `tls_ca` to the authority of the server's certificate, an
     the server asks for a client certificate; with `sslmode=verify-full` the server's certificate \
     must be for the URL's host";
 
-/// The reason for an unreadable answer.
+/// The reason why an answer has no readable result for a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error("another transaction has locked the row")]
@@ -152,7 +152,8 @@ fn server_error(error: &DbError) -> Failure {
         Retry::Later,
         "the server could not carry out the request",
     ));
-    // The text `severity` is in the server's language, so it is used only without a parsed one.
+    // The text `severity` is in the server's language, so it is read only if the driver has not
+    // parsed the severity.
     let ends = error.parsed_severity().map_or_else(
         || matches!(error.severity(), "FATAL" | "PANIC"),
         |severity| matches!(severity, Severity::Fatal | Severity::Panic),

@@ -32,7 +32,8 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry, Socket as _, StoreE
 
 mod interface;
 
-/// Mean interval between removals of idle rows. A removal also shows that the connection works.
+/// Mean interval between removals of idle rows (unused for a minute). A removal also shows that the
+/// connection works.
 const SWEEP: Duration = Duration::from_secs(20);
 
 /// Pause before the next removal of idle rows, if there may be more of them.
@@ -67,10 +68,10 @@ pub(crate) struct PostgresStore {
     /// The separate connection for notifications, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires when idle rows must be removed, or the connection must be replaced or checked for
-    /// silence.
+    /// Fires when the next work is due, such as the removal of idle rows or a new connection.
     timer: Pin<Box<Sleep>>,
-    /// Set to the end of a too long silence. Elapses only after another poll of the sockets.
+    /// Set to the time at which the silence became too long. Fires only after tokio has polled the
+    /// sockets again.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,

@@ -55,7 +55,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     let me: (&(dyn ToSql + Sync), Type) = (&process, Type::UUID);
     let light = client.query_typed("SELECT leasehold.light($1)", std::slice::from_ref(&me));
     let (listening, lit) = join(client.batch_execute(&listen), light).await;
-    // Some servers do not support LISTEN. The connection itself works.
+    // Some servers do not support LISTEN. That is not an error, because the connection works.
     if listening.is_err() {
         return Ok(false);
     }
@@ -257,7 +257,7 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // First the check to send, then the bytes, then its answer.
+        // Sends the check, then moves bytes, and then reads the answer to the check.
         let lives = self.looks_well(cx, now, pause)
             && self.receives(cx, events)
             && self.looks_well(cx, now, pause);

@@ -133,8 +133,8 @@ impl<N> Locks<N> {
         self.due.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Returns the locks whose leases are over at `now`. The locks stay, but are not returned
-    /// again.
+    /// Returns the locks whose leases are over at `now`. The locks stay. They are returned again
+    /// only after a renewal.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LockId> {
         let mut over = Vec::new();
         while self.next_due().is_some_and(|due| due <= now) {

@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::error::{LockError, millis};
 use crate::store::{Failure, Retry};
 
-/// A session without a node is closed after this long without a request.
+/// A session without a node is closed after this long without an acquire.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl<S: Service> Shared<S> {

@@ -21,7 +21,7 @@ use crate::store::{
 /// shorter.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A renewal whose token has a node. `at` is its index in the batch.
+/// A renewal whose token holds its lock. `at` is the index of the renewal in the batch.
 struct Due<S: Service> {
     at: usize,
     id: LockId,
@@ -132,7 +132,7 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        // A token without a node has no lock, so nothing is renewed.
+        // False for each token that holds no lock.
         let mut kept = vec![Some(false); renewals.len()];
         let mut trouble = None;
         let mut sessions: Vec<Vec<Due<S>>> = Vec::new();
@@ -186,8 +186,8 @@ impl<S: Service> Shared<S> {
         due.collect()
     }
 
-    /// Waits until the session is confirmed for all leases. Returns true for each node that still
-    /// exists.
+    /// Waits until the session is confirmed for all leases of `group`. Returns true for each node
+    /// that still exists.
     async fn renew_of(
         &self,
         group: &[Due<S>],
@@ -219,7 +219,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed the node, but an earlier request may still create it.
+        // Another client has removed the node, but an earlier request may still create it again.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());

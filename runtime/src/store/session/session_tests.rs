@@ -238,7 +238,7 @@ impl Client {
         Self { store, last: 0 }
     }
 
-    /// Queues for the lock with this token.
+    /// Requests the lock with this token. Queues if the lock is held.
     async fn asks(&mut self, token: Token) -> Result<Reply, Failure> {
         self.begins_to_ask(token);
         self.answer().await

@@ -141,7 +141,7 @@ impl Asked {
         self.since = Some(Instant::now());
     }
 
-    /// Ends the connection: each request fails, and each watch ends.
+    /// Fails each request and ends each watch, because the connection has ended.
     pub(super) fn end(self, error: &Error) {
         let answers = self.answers.into_values();
         for answer in answers.filter_map(|asking| asking.answer) {
@@ -159,7 +159,7 @@ impl Asked {
     }
 }
 
-/// Returns the number of the request, and its error.
+/// Reads the header of an answer: the number of the request, and the request's error, if any.
 pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Error> {
     let (number, _transaction, code) = (frame.int()?, frame.long()?, frame.int()?);
     let outcome = if code == 0 {

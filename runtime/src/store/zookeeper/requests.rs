@@ -15,10 +15,10 @@ const MULTI: i32 = 14;
 const CREATE_WITH_STAT: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
 
-/// In the answer to a multi-request: the type of a failed entry, and of the end marker.
+/// Type of a failed entry, and of the end marker, in the answer to a multi-request.
 const NO_ENTRY: i32 = -1;
 
-/// The error of each entry that follows the failed one.
+/// Error of each entry after the failed one, in the same answer.
 const AFTER_A_FAILURE: i32 = -2;
 
 /// Any version of a znode.
