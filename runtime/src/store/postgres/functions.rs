@@ -208,8 +208,8 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes idle rows. Returns true if there may be more of them. The answer also shows that the
-    /// connection works.
+    /// Removes idle rows (unused for a minute). Returns true if there may be more of them. The
+    /// answer also shows that the connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;
         let removed: i32 = rows.first().map_or(Ok(0), |row| row.try_get("removed"))?;

@@ -32,8 +32,7 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry, Socket as _, StoreE
 
 mod interface;
 
-/// Mean interval between removals of idle rows (unused for a minute). A removal also shows that the
-/// connection works.
+/// Mean interval between removals of idle rows. A removal also shows that the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
 
 /// Pause before the next removal of idle rows, if there may be more of them.
