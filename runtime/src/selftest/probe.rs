@@ -199,8 +199,8 @@ pub fn reports_delivered() {
     let _ = delivered.join().expect("a thread that waits");
 }
 
-/// Runs `code` on the thread that executes the command, under the mutex of the engine of `pool`. A
-/// panic of `code` stops the engine.
+/// Runs `code` as a command of the engine of `pool`, under the engine's mutex. A panic of `code`
+/// stops the engine.
 ///
 /// # Panics
 ///

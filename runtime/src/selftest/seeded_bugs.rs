@@ -47,7 +47,7 @@ bugs! {
     /// One confirmed removal counts as the end of an acquire whose outcome is unknown, although the
     /// acquire may still arrive later.
     RemovalBelieved,
-    /// The body may be polled until the ttl of its key ends, instead of a margin earlier.
+    /// The body may be polled until the ttl of its key ends, instead of only until its deadline.
     NoMargin,
     /// A call waits ten times as long as its `wait` allows.
     BudgetIgnored,
@@ -177,7 +177,7 @@ bugs! {
     MaxHoldForgotten,
     /// A lock is kept for its `cooldown` even after an error.
     KeptAfterErr,
-    /// A lock that must stay locked after its call is handed over inside the process.
+    /// A lock is handed over inside the process although it must stay locked after its call.
     KeptHandedOver,
     /// A lock is released at the end of its body, although its `min_hold` has not passed.
     MinHoldForgotten,
@@ -205,8 +205,8 @@ bugs! {
     KeeperSleeps,
     /// The keeper does not take over from a late listener.
     NoTakeOver,
-    /// While several woken callers run, requests are collected to be sent together. They are not
-    /// sent after the callers have run.
+    /// Requests are collected while several woken callers run, but are not sent after the callers
+    /// have run.
     GatheredForever,
     /// A command is executed before the commands that its task deferred earlier.
     DeferredOvertaken,
@@ -237,7 +237,8 @@ bugs! {
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUnreported,
-    /// A failed request counts as a sign that a holder whose lock is taken away by force is gone.
+    /// When a lock is taken away by force, a failed request counts as a sign that the holder is
+    /// gone.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
     GoneUnseen,
@@ -266,7 +267,7 @@ bugs! {
     ScriptsAreWhole,
     /// The session time granted by one server counts although the next server grants less.
     GrantedTimeReadOnce,
-    /// The end of a connection does not wake the tasks that watch on it.
+    /// The end of a connection does not wake the tasks that wait for its watches.
     WatchesForgotten,
     /// If all replicas must answer, only the connected replicas count, instead of all that the
     /// Sentinels know.

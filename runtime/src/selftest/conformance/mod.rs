@@ -187,8 +187,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that a release with a time to keep the key lets no client in for that time, and lets
-/// clients in afterwards.
+/// Checks that a release with `keep` lets no client in for that time, and lets clients in
+/// afterwards.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");

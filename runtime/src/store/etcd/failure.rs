@@ -307,7 +307,7 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// Returns `failure` as the answer to an unsent request.
+/// Marks a failure as not executed, because the request was not sent.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,

@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// True if a heartbeat has prolonged the lease by at least its granted lifetime.
+    /// True if `ttl`, the answer to a heartbeat, is at least the lease's granted lifetime.
     pub(super) fn is_kept(&self, ttl: i64) -> bool {
         0 < ttl && self.ttl <= ttl
     }

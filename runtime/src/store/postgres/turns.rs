@@ -33,7 +33,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings that the pool's session has, but not a session behind a pooler that drops them.
+/// Reads settings of the pool's session, which differ if a pooler has dropped them.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 

@@ -204,7 +204,8 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // After `Turn`, the engine repeats its request, and gets another place.
+                    // After the event `Turn`, the engine repeats its request, and gets another
+                    // place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
                         // An earlier request may still create the node again.

@@ -34,7 +34,7 @@ pub(super) struct Lock<N> {
 }
 
 impl<N> Lock<N> {
-    /// True if another process has begun to take away by force the node with this fence.
+    /// True if another process has begun to take the node with this fence away by force.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
     }

@@ -51,7 +51,7 @@ impl<S: Service> Shared<S> {
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        // A request takes all of its locks or none, so the locks that are left are given up, too.
+        // A request takes all of its locks or none, so the remaining locks are given up, too.
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
@@ -110,7 +110,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Converts the error of an answer. Ends the session if the answer reports its end.
+    /// Converts the error of an answer to a failure. Ends the session if the answer reports its
+    /// end.
     pub(super) fn or_ended<T>(
         &self,
         session: &Arc<LiveSession<S>>,

@@ -19,7 +19,7 @@ pub(crate) struct Node {
     pub(crate) number: u64,
 }
 
-/// The reason why a server did not carry out a request.
+/// The reason why a request to a server has failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// The session is over for this process. Its nodes may exist until it is closed or expires.
@@ -107,8 +107,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         timeout.usable()
     }
 
-    /// Returns the additional time that a confirmation may take, because a heartbeat waits between
-    /// its requests.
+    /// Returns the additional time that a confirmation may take, if a heartbeat pauses between its
+    /// requests.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }

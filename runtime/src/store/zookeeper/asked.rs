@@ -11,7 +11,7 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of `exists`, which can also watch a missing znode.
+/// The code of the request `exists`, which can also watch a missing znode.
 pub(super) const EXISTS: i32 = 3;
 
 /// The request number of notifications about watched paths.
@@ -20,7 +20,7 @@ const NOTIFICATION: i32 = -1;
 /// Receives the answer to a request.
 pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-/// Receives the change of a watched path.
+/// Notified when a watched path changes.
 pub(super) type Change = oneshot::Sender<()>;
 
 /// A request that has no number yet.
@@ -174,7 +174,7 @@ pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Err
 mod tests {
     use super::*;
 
-    /// Returns the receivers of the answer to a request that watches `/a`, and of a change.
+    /// Records a request that watches `/a`. Returns the receivers of its answer and of a change.
     fn watches(
         asked: &mut Asked,
         code: i32,

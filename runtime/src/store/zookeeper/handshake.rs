@@ -36,7 +36,7 @@ pub(super) struct Granted {
     pub(super) ticket: Ticket,
 }
 
-/// Returns the shortest and the longest session that the server allows now.
+/// Returns the shortest and the longest lifetime of a session that the server allows now.
 pub(super) async fn bounds(
     server: &str,
     patience: Duration,

@@ -26,7 +26,7 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
 
 /// Keeps the session alive. On success, the session is confirmed for a time that counts from the
-/// start of this call. A heartbeat has reached the leader after `propagation`.
+/// start of this call. `propagation` is the time after which a heartbeat has reached the leader.
 pub(super) async fn beat(
     session: &Session,
     propagation: Duration,

@@ -103,7 +103,7 @@ impl Line {
         async move { all_made(&asking.await?) }
     }
 
-    /// Creates the znode and those above it.
+    /// Creates the znode, and missing znodes above it.
     pub(super) async fn make_path(&self, path: &str, users: Users) -> Result<(), Error> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -205,7 +205,7 @@ fn found(answer: Result<Vec<u8>, Error>) -> Result<Option<Stat>, Error> {
     }
 }
 
-/// Returns the error of the failed entry, if there is one. In that case nothing was created.
+/// Fails with the error of the failed entry, if there is one. In that case, nothing was created.
 fn all_made(answer: &[u8]) -> Result<(), Error> {
     let mut answer = In(answer);
     loop {
