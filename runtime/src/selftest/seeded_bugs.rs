@@ -108,7 +108,7 @@ bugs! {
     WriterUnseen,
     /// A writer gets a lock although readers have shares of it.
     ReadersUnseen,
-    /// The lock's key ends with the share taken last, and not with the share that lasts longest.
+    /// The lock's key expires with the share taken last, not with the share that lasts longest.
     ShareShortened,
     /// An ended share is not removed while there are other shares.
     DeadShareKept,
@@ -129,7 +129,7 @@ bugs! {
     KeptTokenStays,
     /// A late renewal revives an ended share.
     EndedShareRevived,
-    /// The lock's key ends with the share renewed last, and not with the share that lasts longest.
+    /// The lock's key expires with the share renewed last, not with the share that lasts longest.
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,

@@ -388,7 +388,8 @@ pub(crate) async fn given_back(
     assert!(back.is_ok(), "it lies behind what was answered");
 }
 
-/// Waits until the server has given the lock to `token`, while the client of `token` is not polled.
+/// Waits until the server has given the lock to `token`. The client that requested the lock is not
+/// polled meanwhile.
 async fn sent(client: &mut Client, key: &FullKey, token: Token) {
     let ttl = client.promises.ttl;
     let seen = async { while client.renew(&[(key, token)], ttl).await != [true] {} };

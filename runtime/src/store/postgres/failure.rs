@@ -144,7 +144,7 @@ fn may_be_committed(code: &str, ends: bool) -> bool {
 fn server_error(error: &DbError) -> Failure {
     let found = error.code().code();
     let known = CODES.iter().find(|(code, _, _)| *code == found);
-    // pgbouncer has one code for most of its errors.
+    // pgbouncer has one code for most of its errors, so their texts count, too.
     let is_pooler = found == "08P01" && error.message().contains("startup parameter");
     let pooler = is_pooler.then_some(("08P01", Retry::Never, POOLER));
     let (code, retry, advice) = pooler.or(known.copied()).unwrap_or((

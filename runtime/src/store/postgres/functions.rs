@@ -25,8 +25,8 @@ pub(super) enum Function {
 /// Keeps functions and operators of other roles out of a transaction behind a pooler.
 const OWN_PATH: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// Returns the statements that begin a transaction. It then runs no function or operator of another
-/// role.
+/// Returns the statements that begin a transaction, so that it runs no function or operator of
+/// another role.
 pub(super) fn begin() -> String {
     let path = if seeded!(SearchPathTrusted) {
         ""

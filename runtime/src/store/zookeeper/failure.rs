@@ -125,8 +125,8 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure for a znode in a lock's directory that does not follow Curator's recipe for an
-/// exclusive lock.
+/// The failure if a znode in a lock's directory does not follow Curator's recipe for an exclusive
+/// lock.
 pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     Failure::unavailable(
         "recipe",
