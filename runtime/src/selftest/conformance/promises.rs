@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// Returns a ttl that differs from the long one, and does not end during a test either.
+    /// Returns a ttl that differs from `ttl`, and does not end during a test either.
     pub(super) fn other(self) -> Duration {
         if self.sessions {
             self.ttl * 3 / 4

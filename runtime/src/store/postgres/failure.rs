@@ -208,7 +208,7 @@ fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a separate connection for notifications whose server does not accept
+/// Returns the failure of a separate connection for notifications, if its server does not accept
 /// LISTEN.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(

@@ -99,7 +99,7 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<()>> + Send;
 }
 
-/// Inspects the locks of a server with sessions.
+/// Inspects the locks of a server with sessions, and takes them away.
 pub(crate) struct SessionSource<L> {
     look: L,
     namespace: String,
