@@ -222,7 +222,7 @@ pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// Like `deadline`, but also for a lease that is over.
+/// Like `deadline`, but also for an ended lease.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }

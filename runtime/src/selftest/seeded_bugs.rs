@@ -237,8 +237,7 @@ bugs! {
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUnreported,
-    /// When a lock is taken away by force, a failed request counts as a sign that the holder is
-    /// gone.
+    /// If a request fails while a lock is taken away by force, its holder counts as gone.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
     GoneUnseen,
