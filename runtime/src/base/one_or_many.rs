@@ -6,8 +6,8 @@ use std::option;
 use std::slice;
 use std::vec;
 
-/// A list that needs no heap memory for a single element. Most lists here have one element, because
-/// nearly every call has one lock.
+/// A list that needs no heap memory for a single element. Most of these lists have one element,
+/// because nearly every call has one lock.
 #[derive(Debug, Clone)]
 pub(crate) enum OneOrMany<T> {
     One(T),

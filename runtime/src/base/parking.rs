@@ -19,7 +19,8 @@ pub(crate) fn polled<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Wakes a parked thread. Uses no `thread::park`, because its token may belong to the program.
+/// Wakes a parked thread. Does not use `thread::park`, because the program may use the thread's
+/// park token.
 #[derive(Default)]
 struct Alarm {
     rings: Mutex<bool>,

@@ -199,8 +199,8 @@ pub fn reports_delivered() {
     let _ = delivered.join().expect("a thread that waits");
 }
 
-/// Runs `code` on the thread that executes the command, under the mutex of the engine of `pool`. A
-/// panic of `code` stops the engine.
+/// Runs `code` as a command of the engine of `pool`, under the engine's mutex. A panic of `code`
+/// stops the engine.
 ///
 /// # Panics
 ///
@@ -222,13 +222,12 @@ pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// Returns the end of the lease as last confirmed by the store, even if the lease is over.
+/// Like `deadline`, but also for an ended lease.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }
 
-/// Returns the end of the lease on one of the keys as last confirmed by the store, even if the
-/// lease is over.
+/// Like `confirmed`, but for one of the keys.
 pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
     handle.confirmed_of(key).as_nanos()
 }
@@ -255,7 +254,7 @@ pub fn permissions_in_cluster() -> String {
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
 }
 
-/// Returns the text of the finished key, if the runtime accepts the key.
+/// Returns the key's text, if the runtime accepts the key.
 pub fn finished(key: crate::key::Key) -> Option<String> {
     key.finish().ok()
 }

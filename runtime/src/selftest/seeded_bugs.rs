@@ -47,7 +47,7 @@ bugs! {
     /// One confirmed removal counts as the end of an acquire whose outcome is unknown, although the
     /// acquire may still arrive later.
     RemovalBelieved,
-    /// The body may be polled until the ttl of its key ends, instead of a margin earlier.
+    /// The body may be polled until the ttl of its key ends, instead of only until its deadline.
     NoMargin,
     /// A call waits ten times as long as its `wait` allows.
     BudgetIgnored,
@@ -59,8 +59,8 @@ bugs! {
     TwoLeaders,
     /// A call of `lead` ends after its first failed try.
     LeaderGivesUp,
-    /// A parked thread polls within tokio's operation limit of its task, although this task does
-    /// not yield.
+    /// A parked thread polls within tokio's coop budget of its task, although this task does not
+    /// yield.
     ParkedOnBudget,
     /// A task that runs on the thread of a waiting body counts as being inside that body's lock.
     PathOfThread,
@@ -76,7 +76,7 @@ bugs! {
     NotIdempotent,
     /// The fences come from a counter, which starts again on an empty server.
     FenceFromCounter,
-    /// The watchdog does not renew.
+    /// A due renewal is not sent.
     WatchdogAsleep,
     /// A majority of the nodes that answered counts as a quorum, instead of a majority of all
     /// nodes.
@@ -108,7 +108,7 @@ bugs! {
     WriterUnseen,
     /// A writer gets a lock although readers have shares of it.
     ReadersUnseen,
-    /// The lock's key ends with the share taken last, and not with the share that lasts longest.
+    /// The lock's key expires with the share taken last, not with the share that lasts longest.
     ShareShortened,
     /// An ended share is not removed while there are other shares.
     DeadShareKept,
@@ -129,7 +129,7 @@ bugs! {
     KeptTokenStays,
     /// A late renewal revives an ended share.
     EndedShareRevived,
-    /// The lock's key ends with the share renewed last, and not with the share that lasts longest.
+    /// The lock's key expires with the share renewed last, not with the share that lasts longest.
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,
@@ -142,8 +142,7 @@ bugs! {
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, a renewal without an answer counts as done when another node has answered its
-    /// renewal.
+    /// In a cluster, an unanswered renewal counts as done.
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
@@ -178,7 +177,7 @@ bugs! {
     MaxHoldForgotten,
     /// A lock is kept for its `cooldown` even after an error.
     KeptAfterErr,
-    /// A lock that must stay locked after its call is handed over inside the process.
+    /// A lock is handed over inside the process although it must stay locked after its call.
     KeptHandedOver,
     /// A lock is released at the end of its body, although its `min_hold` has not passed.
     MinHoldForgotten,
@@ -206,14 +205,14 @@ bugs! {
     KeeperSleeps,
     /// The keeper does not take over from a late listener.
     NoTakeOver,
-    /// While several woken callers run, requests are collected to be sent together. They are not
-    /// sent after the callers have run.
+    /// Requests are collected while several woken callers run, but are not sent after the callers
+    /// have run.
     GatheredForever,
     /// A command is executed before the commands that its task deferred earlier.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnnoticed,
-    /// `ready` does not ask for a lock.
+    /// `ready` does not request a lock.
     ReadyUnasked,
     /// A lazy pool does not try to connect again.
     LazyGivesUp,
@@ -240,7 +239,7 @@ bugs! {
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUnreported,
-    /// A failed request counts as a sign that a holder whose lock is taken away by force is gone.
+    /// If a request fails while a lock is taken away by force, its holder counts as gone.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
     GoneUnseen,
@@ -269,7 +268,7 @@ bugs! {
     ScriptsAreWhole,
     /// The session time granted by one server counts although the next server grants less.
     GrantedTimeReadOnce,
-    /// The end of a connection does not wake the tasks that watch on it.
+    /// The end of a connection does not wake the tasks that wait for its watches.
     WatchesForgotten,
     /// If all replicas must answer, only the connected replicas count, instead of all that the
     /// Sentinels know.
@@ -332,7 +331,7 @@ bugs! {
     ForgedFenceBelieved,
     /// The server refuses all locks after another client has corrupted the counter of fences.
     SpoiltCounterKept,
-    /// Fences continue beyond the range in which the numbers of scripts are exact.
+    /// Fences continue beyond the range in which Lua's numbers are exact.
     FencesInexact,
     /// After a batch of renewals was refused, its leases are renewed in one batch again, at once.
     RetriedTogether,

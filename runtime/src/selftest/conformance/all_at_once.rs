@@ -86,7 +86,7 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
     let locks = locks("same");
     let (longer, (_, after)) = (one.promises.again(), one.promises.waits());
     let fences = take_twice(&locks, one, two).await;
-    // The lease counts from the second request, so it must have the ttl of the second request.
+    // The lease must last for the ttl of the second request, counted from that request.
     tokio::time::sleep(after).await;
     for (key, _) in &locks {
         let other = Token::random(Nonce::new());

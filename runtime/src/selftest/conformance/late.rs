@@ -22,7 +22,7 @@ pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-/// Like the test above, but the sockets are left to listeners, which are late, too.
+/// Like `an_answer_that_has_come_counts`, but listeners must read the sockets, and are late, too.
 pub(super) async fn an_answer_that_no_listener_received_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;

@@ -17,7 +17,7 @@ const KEYS: usize = 70;
 struct Lock {
     key: FullKey,
     token: Token,
-    /// Every third lock has the short ttl.
+    /// Every third lock has a shorter ttl.
     ttl: Duration,
     reserved_fences: u32,
 }
@@ -94,7 +94,7 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     fences
 }
 
-/// Checks that each lease lasts as long as its acquire requested.
+/// Checks that each lease lasts as long as its ttl.
 async fn last(client: &mut Client, locks: &[Lock]) {
     let longest = client.promises.ttl;
     let ops = locks

@@ -63,7 +63,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(mixed::run; one, two);
     // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
-    // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
+    // answer is read late. A store with sessions runs on the engine's thread, which no caller
+    // delays.
     if !promises.is_quorum() && !promises.sessions {
         // This test comes first, because the Redis store replaces its connection some time after a
         // request without an answer.
@@ -186,8 +187,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that a release with a time to keep the key lets no client in for that time, and lets
-/// clients in afterwards.
+/// Checks that a release with `keep` lets no client in for that time, and lets clients in
+/// afterwards.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
@@ -387,7 +388,8 @@ pub(crate) async fn given_back(
     assert!(back.is_ok(), "it lies behind what was answered");
 }
 
-/// Waits until the server has given the lock to `token`, while the client of `token` is not polled.
+/// Waits until the server has given the lock to `token`. The client that requested the lock is not
+/// polled meanwhile.
 async fn sent(client: &mut Client, key: &FullKey, token: Token) {
     let ttl = client.promises.ttl;
     let seen = async { while client.renew(&[(key, token)], ttl).await != [true] {} };

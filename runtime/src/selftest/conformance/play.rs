@@ -1,5 +1,5 @@
-//! Runs the tests of the suite, called scenes, and repeats them on a busy machine. There a short
-//! lease may end between two requests.
+//! Runs the tests of the suite, called scenes. On a busy machine, a short lease may end between two
+//! requests, so a failed scene is repeated.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -37,7 +37,7 @@ pub(super) struct Failed {
 /// Runs the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // Measures in a separate task, because only the store may wake the scene's task.
+    // Measures the delays in a separate task, because only the store may wake the scene's task.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(
@@ -54,7 +54,7 @@ pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> 
     played.map_err(|panic| Failed { panic, longest })
 }
 
-/// Records the longest time in which a task of this runtime was not woken.
+/// Records the longest delay of a wake-up in this runtime, in milliseconds.
 async fn watch(longest: Arc<AtomicU64>) {
     loop {
         let slept = Instant::now();
@@ -69,8 +69,8 @@ pub(super) fn again() {
     AGAIN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Runs a scene with these clients. Repeats a failed scene if the machine has delayed it for a
-/// third of the short ttl. A real defect fails each time.
+/// Runs a scene with these clients. Repeats a failed scene if the machine has delayed it for more
+/// than a third of the short ttl. A real defect fails each time.
 macro_rules! play {
     ($scene:path; $($client:ident),+) => {
         for time in 1.. {

@@ -20,9 +20,9 @@ pub(crate) struct Promises {
     pub(crate) ttl: Duration,
     /// A ttl that ends during a test.
     pub(crate) short: Duration,
-    /// True if locks belong to sessions. Then a token belongs to one client, and the ttl of a lock
-    /// cannot change. The store reserves no fences, has no shared locks, and does not report the
-    /// remaining time of a lock.
+    /// True if locks belong to sessions. Then a token belongs to one client, and a new ttl of a
+    /// lock must fit into its session. The store reserves no fences, has no shared locks, and does
+    /// not report the remaining time of a lock.
     pub(crate) sessions: bool,
     /// True if a released lock can be kept for a while.
     pub(crate) keeps: bool,
@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// Returns a ttl that differs from the long one, and does not end during a test either.
+    /// Returns a ttl that differs from `ttl`, and does not end during a test either.
     pub(super) fn other(self) -> Duration {
         if self.sessions {
             self.ttl * 3 / 4

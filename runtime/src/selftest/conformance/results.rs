@@ -10,7 +10,7 @@ use crate::fence::Fence;
 use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Give, GiveKind, Op, Reply, Take, TakeKind};
 
-/// Time to keep a result that must not end during a test.
+/// Lifetime of a kept result. It does not end during a test.
 const STAYS: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {

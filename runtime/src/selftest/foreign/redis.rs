@@ -236,8 +236,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// Checks that a slot map covers the slots that it names, and that the slot chosen for each master
-/// is one of its own.
+/// Checks that a slot map counts its uncovered slots, and that the slot chosen for each master
+/// belongs to that master.
 ///
 /// # Panics
 ///

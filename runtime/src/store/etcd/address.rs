@@ -125,8 +125,8 @@ impl Address {
         &self.members.path
     }
 
-    /// Returns the first member on another machine, if connections are not encrypted. Others can
-    /// read the traffic to it.
+    /// Returns the first member on another machine, if connections are not encrypted. Other
+    /// machines can read the traffic on the way to it.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())

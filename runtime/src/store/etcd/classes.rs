@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// The longest ttl of each class, in seconds. The class's lease lasts only a little longer, so that
-/// the lock of a dead holder ends soon after its ttl.
+/// The longest ttl of each class, in seconds. The class's lease lasts only a little longer. So a
+/// dead holder's lock with one of these ttls ends soon after its ttl.
 const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];

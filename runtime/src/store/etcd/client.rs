@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// Replaces the connection `old` before its credentials end. Requests under way end on `old`.
+/// Replaces the connection `old` before its credentials end. Requests under way finish on `old`.
 async fn renew(client: Weak<Client>, old: Arc<Connection>) {
     let Some(client) = client.upgrade() else {
         return;

@@ -8,11 +8,12 @@ use crate::base::io_text::io_text;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
-/// The reason for a missing answer.
+/// The reason why a request has failed.
 pub(super) enum Problem {
     /// The server answered with an error, or the connection broke.
     Status(Status),
-    /// No answer came in time. `dead` is true if the member has answered nothing for a long time.
+    /// No answer came in time. `dead` is true if the silence was so long that the connection is
+    /// given up.
     Silent { dead: bool },
 }
 
@@ -306,7 +307,7 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// Returns `failure` as the answer to an unsent request.
+/// Marks a failure as not executed, because the request was not sent.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,

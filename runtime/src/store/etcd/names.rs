@@ -25,14 +25,14 @@ impl Names {
         Self { prefix }
     }
 
-    /// Returns the prefix of all nodes of the lock's key.
+    /// Returns the prefix of the etcd keys of all nodes of the lock `key`.
     pub(crate) fn directory(&self, key: &str) -> String {
         let mut directory = self.beginning(key);
         directory.push('/');
         directory
     }
 
-    /// Returns the prefix of all nodes of the locks' keys that start with `key`.
+    /// Returns the prefix of the etcd keys of all nodes of locks whose keys start with `key`.
     pub(super) fn beginning(&self, key: &str) -> String {
         let mut beginning = String::with_capacity(self.prefix.len() + key.len() + 2);
         beginning.push_str(&self.prefix);

@@ -32,7 +32,7 @@ use crate::store::{Failure, Retry, StoreEvent};
 /// Value of a node that is kept after the release of its lock. It names no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// Maximum number of nodes that one transaction reads.
+/// Maximum number of nodes that one transaction reads. The server accepts 128 operations.
 const LOOKS: usize = 100;
 
 /// An etcd cluster.

@@ -1,4 +1,4 @@
-//! A session as the server knows it: a lease, and the key with its epoch.
+//! A session as the server knows it: a lease, and the session's own key with its epoch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::store::session::service::{Answer, Node, Trouble};
 /// many.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// A lease of the server, and the key with its epoch.
+/// A lease of the server, and the session's own key with its epoch.
 pub(crate) struct Session {
     pub(super) lease: i64,
     /// Granted lifetime in seconds.
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// True if a heartbeat has prolonged the lease by at least its granted lifetime.
+    /// True if `ttl`, the answer to a heartbeat, is at least the lease's granted lifetime.
     pub(super) fn is_kept(&self, ttl: i64) -> bool {
         0 < ttl && self.ttl <= ttl
     }

@@ -75,8 +75,8 @@ impl Address {
         })
     }
 
-    /// Returns the same address, with this source of credentials, for a separate connection for
-    /// turns too.
+    /// Returns the same address, with this source of credentials. A separate connection for turns
+    /// gets it, too.
     pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Self {
         let turns = match self.turns {
             Turns::Beside(hosts) => Turns::Beside(Box::new(hosts.with_logins(logins))),

@@ -19,7 +19,7 @@ use crate::error::LockError;
 use crate::owner::Owner;
 use crate::store::{Failure, GiveKind, Op, OpId, Reply, Request, Retry, Take, TakeKind};
 
-/// Number of keys at which a call takes no further request.
+/// A call with this many keys takes no further request.
 pub(super) const MOST: usize = 64;
 
 /// A request in a call.
@@ -231,7 +231,7 @@ impl TakeLines {
                 let (verb, number) = match take.kind {
                     TakeKind::Lock { reserved_fences } => ("acquire", reserved_fences),
                     TakeKind::Share { limit } => ("join", limit),
-                    // In a separate call; see `results`.
+                    // Sent in a separate call; see `results`.
                     TakeKind::Recall => return,
                 };
                 let Take {

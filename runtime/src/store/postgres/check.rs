@@ -52,7 +52,7 @@ const PINS: &str = "SELECT p.key, p.session FROM (
 /// Minimum duration of a reported pin. The transactions of calls also lock rows, but for less time.
 const PINNED_FOR: Duration = Duration::from_millis(200);
 
-/// Returns all findings on the database of `opened`, except the pins.
+/// Returns all findings on the database of `opened`, except pinned free locks (see `PINS`).
 pub(super) async fn examine(
     opened: &mut Opened,
     address: &Address,
@@ -74,7 +74,7 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// Like `examine`, but also reports the pins.
+/// Like `examine`, but also reports pinned free locks (see `PINS`).
 pub(super) async fn examine_all(
     opened: &mut Opened,
     address: &Address,

@@ -21,7 +21,7 @@ use crate::base::token::Token;
 use crate::store::socket::Wire;
 use crate::store::{Failure, StoreEvent};
 
-/// The number of a connection, counted in each store.
+/// The number of a connection. Each store counts its connections from 1.
 pub(super) type Generation = u64;
 
 /// Minimum time for the server's answer, even if a request's `patience` is shorter, because a

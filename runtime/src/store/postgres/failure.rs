@@ -35,7 +35,7 @@ const TLS: &str = "set `tls_ca` to the authority of the server's certificate, an
     the server asks for a client certificate; with `sslmode=verify-full` the server's certificate \
     must be for the URL's host";
 
-/// The reason for an unreadable answer.
+/// The reason why an answer has no readable result for a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error("another transaction has locked the row")]
@@ -144,7 +144,7 @@ fn may_be_committed(code: &str, ends: bool) -> bool {
 fn server_error(error: &DbError) -> Failure {
     let found = error.code().code();
     let known = CODES.iter().find(|(code, _, _)| *code == found);
-    // pgbouncer has one code for most of its errors.
+    // pgbouncer has one code for most of its errors, so their texts count, too.
     let is_pooler = found == "08P01" && error.message().contains("startup parameter");
     let pooler = is_pooler.then_some(("08P01", Retry::Never, POOLER));
     let (code, retry, advice) = pooler.or(known.copied()).unwrap_or((
@@ -152,7 +152,8 @@ fn server_error(error: &DbError) -> Failure {
         Retry::Later,
         "the server could not carry out the request",
     ));
-    // The text `severity` is in the server's language, so it is used only without a parsed one.
+    // The text `severity` is in the server's language, so it is read only if the driver has not
+    // parsed the severity.
     let ends = error.parsed_severity().map_or_else(
         || matches!(error.severity(), "FATAL" | "PANIC"),
         |severity| matches!(severity, Severity::Fatal | Severity::Panic),
@@ -207,7 +208,7 @@ fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a separate connection for notifications whose server does not accept
+/// Returns the failure of a separate connection for notifications, if its server does not accept
 /// LISTEN.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(

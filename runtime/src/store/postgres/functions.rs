@@ -25,7 +25,8 @@ pub(super) enum Function {
 /// Keeps functions and operators of other roles out of a transaction behind a pooler.
 const OWN_PATH: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// Begins a transaction that runs no function or operator of another role.
+/// Returns the statements that begin a transaction, so that it runs no function or operator of
+/// another role.
 pub(super) fn begin() -> String {
     let path = if seeded!(SearchPathTrusted) {
         ""
@@ -208,8 +209,8 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes idle rows. Returns true if there may be more of them. The answer also shows that the
-    /// connection works.
+    /// Removes idle rows (unused for a minute). Returns true if there may be more of them. The
+    /// answer also shows that the connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;
         let removed: i32 = rows.first().map_or(Ok(0), |row| row.try_get("removed"))?;

@@ -67,10 +67,10 @@ pub(crate) struct PostgresStore {
     /// The separate connection for notifications, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires when idle rows must be removed, or the connection must be replaced or checked for
-    /// silence.
+    /// Fires when the next work is due, such as the removal of idle rows or a new connection.
     timer: Pin<Box<Sleep>>,
-    /// Set to the end of a too long silence. Elapses only after another poll of the sockets.
+    /// Set to the time at which the silence became too long. Fires only after tokio has polled the
+    /// sockets again.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,

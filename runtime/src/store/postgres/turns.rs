@@ -33,7 +33,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings that the pool's session has, but not a session behind a pooler that drops them.
+/// Reads settings of the pool's session, which differ if a pooler has dropped them.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
@@ -55,7 +55,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     let me: (&(dyn ToSql + Sync), Type) = (&process, Type::UUID);
     let light = client.query_typed("SELECT leasehold.light($1)", std::slice::from_ref(&me));
     let (listening, lit) = join(client.batch_execute(&listen), light).await;
-    // Some servers do not support LISTEN. The connection itself works.
+    // Some servers do not support LISTEN. That is not an error, because the connection works.
     if listening.is_err() {
         return Ok(false);
     }
@@ -257,7 +257,7 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // First the check to send, then the bytes, then its answer.
+        // Sends the check, then moves bytes, and then reads the answer to the check.
         let lives = self.looks_well(cx, now, pause)
             && self.receives(cx, events)
             && self.looks_well(cx, now, pause);

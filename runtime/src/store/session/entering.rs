@@ -134,8 +134,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node is not the first of its directory. Returns true if the node is
-    /// the place with which this process waits. A place that was given up while the request was
-    /// unanswered exists again, because the request has created its node again.
+    /// the place with which this process waits. If the place was given up while the request was
+    /// unanswered, it becomes the place again, because the request has created its node again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -204,7 +204,8 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // After `Turn`, the engine repeats its request, and gets another place.
+                    // After the event `Turn`, the engine repeats its request, and gets another
+                    // place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
                         // An earlier request may still create the node again.
@@ -303,7 +304,8 @@ fn acquired(fence: Fence, others: bool) -> Reply {
     }
 }
 
-/// Returns `Held` without an end of the lease, because a node exists until its holder removes it.
+/// Returns `Held` without an end of the lease, because a node exists until its holder removes it or
+/// its session ends.
 fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,

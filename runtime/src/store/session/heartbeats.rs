@@ -12,9 +12,9 @@ use super::shared::Shared;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 
-/// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Both run concurrently, because a heartbeat may take longer than the grace in which a holder must
-/// react to a revocation.
+/// Keeps a session alive until it is over, and listens for the server's notifications about it. The
+/// two tasks run concurrently, because a heartbeat may take longer than the grace in which a holder
+/// must react to a revocation.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::base::full_key::{FullKey, KeyMap};
 
-/// Identifies a job in the lanes.
+/// Identifies a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct JobId(u64);
 
@@ -23,7 +23,7 @@ pub(super) struct Lanes<J> {
 struct Waiting<J> {
     job: J,
     keys: Vec<FullKey>,
-    /// Number of lanes in which the job is not the first.
+    /// Number of the job's keys for which an earlier job is not over.
     behind: usize,
 }
 
@@ -46,11 +46,11 @@ impl<J> Default for Lanes<J> {
 }
 
 impl<J> Lanes<J> {
-    /// Appends `job` to the lane of each of its keys. Returns the job if it may run now.
+    /// Appends `job` to the queue of each of its keys. Returns the job if it may run now.
     pub(super) fn enter(&mut self, job: J, asked: Vec<FullKey>) -> Option<Running<J>> {
         self.last += 1;
         let id = JobId(self.last);
-        // A job listed twice in one lane would wait for itself.
+        // A key listed twice would make the job wait for itself.
         let mut keys = Vec::with_capacity(asked.len());
         for key in asked {
             if !keys.contains(&key) {

@@ -10,7 +10,7 @@ use super::service::{Node, Service, Timeout};
 use crate::base::clock::{Clock, Instant};
 use crate::store::{Failure, Retry};
 
-/// Pause after an unanswered heartbeat, and before each request to watch the session. Without it, a
+/// Pause after a failed heartbeat, and before each request to watch the session. Without it, a
 /// failing server would be flooded.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 

@@ -34,7 +34,7 @@ pub(super) struct Lock<N> {
 }
 
 impl<N> Lock<N> {
-    /// True if another process has begun to take away by force the node with this fence.
+    /// True if another process has begun to take the node with this fence away by force.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
     }
@@ -133,8 +133,8 @@ impl<N> Locks<N> {
         self.due.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Returns the locks whose leases are over at `now`. The locks stay, but are not returned
-    /// again.
+    /// Returns the locks whose leases are over at `now`. The locks stay. They are returned again
+    /// only after a renewal.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LockId> {
         let mut over = Vec::new();
         while self.next_due().is_some_and(|due| due <= now) {

@@ -50,7 +50,7 @@ pub(crate) struct Seen {
     pub(crate) ends: Option<Duration>,
 }
 
-/// A part of a list of directories.
+/// A page of the list of directories.
 pub(crate) struct Directories {
     /// The full key of each directory, with the directory's nodes in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
@@ -99,7 +99,7 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<()>> + Send;
 }
 
-/// Inspects the locks of a server with sessions.
+/// Inspects the locks of a server with sessions, and takes them away.
 pub(crate) struct SessionSource<L> {
     look: L,
     namespace: String,
@@ -162,8 +162,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because a remaining revocation concerns no other node. The
-            // server removes the revocation when the session ends that it is attached to.
+            // An error is ignored, because a remaining revocation concerns no other node, and ends
+            // with its session.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

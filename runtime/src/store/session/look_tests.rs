@@ -15,7 +15,7 @@ use crate::store::{Failure, GRACE, Retry};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A fake server with failing requests, and the time of the node's removal.
+/// A fake server, with flags for failing requests, and the time of the node's removal.
 #[derive(Default)]
 struct Server {
     cannot_notify: bool,

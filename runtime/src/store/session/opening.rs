@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::error::{LockError, millis};
 use crate::store::{Failure, Retry};
 
-/// A session without a node is closed after this long without a request.
+/// A session without a node is closed after this long without an acquire.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl<S: Service> Shared<S> {
@@ -71,7 +71,7 @@ impl<S: Service> Shared<S> {
         last.map_or(Duration::ZERO, |class| self.service.serves(class.timeout))
     }
 
-    /// Closes the session if it has no node and was not used for a while. Returns true if it was
+    /// Closes the session if it has no node and was not used for `IDLE`. Returns true if it was
     /// closed.
     pub(super) async fn closes_if_idle(&self, session: &Arc<LiveSession<S>>) -> bool {
         let now = self.clock.now();

@@ -10,7 +10,7 @@ use crate::error::LockError;
 #[derive(Default)]
 pub(crate) struct Outage {
     state: Mutex<State>,
-    /// Notified when a request has found no server.
+    /// Notified whenever the server is found to be unreachable.
     lost: Notify,
 }
 
@@ -60,7 +60,7 @@ impl Outage {
         begins
     }
 
-    /// Waits until a request has found no server.
+    /// Waits until the server is found to be unreachable.
     pub(super) async fn begins(&self) {
         self.lost.notified().await;
     }

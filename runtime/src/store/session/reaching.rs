@@ -25,7 +25,8 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
             shared.service.reach_again().await;
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
-            // Also after a success: if requests still fail, the next attempt begins at once.
+            // Sleeps even after a success. Otherwise, the next attempt would begin at once if
+            // requests still fail.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
             if outage.absence().is_none() {
                 break;

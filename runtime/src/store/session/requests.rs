@@ -21,7 +21,7 @@ use crate::store::{
 /// shorter.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A renewal whose token has a node. `at` is its index in the batch.
+/// A renewal whose token holds its lock. `at` is the index of the renewal in the batch.
 struct Due<S: Service> {
     at: usize,
     id: LockId,
@@ -51,7 +51,7 @@ impl<S: Service> Shared<S> {
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        // A request takes all of its locks or none, so the locks that are left are given up, too.
+        // A request takes all of its locks or none, so the remaining locks are given up, too.
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
@@ -110,7 +110,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Converts the error of an answer. Ends the session if the answer reports its end.
+    /// Converts the error of an answer to a failure. Ends the session if the answer reports its
+    /// end.
     pub(super) fn or_ended<T>(
         &self,
         session: &Arc<LiveSession<S>>,
@@ -132,7 +133,7 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        // A token without a node has no lock, so nothing is renewed.
+        // False for each token that holds no lock.
         let mut kept = vec![Some(false); renewals.len()];
         let mut trouble = None;
         let mut sessions: Vec<Vec<Due<S>>> = Vec::new();
@@ -186,8 +187,8 @@ impl<S: Service> Shared<S> {
         due.collect()
     }
 
-    /// Waits until the session is confirmed for all leases. Returns true for each node that still
-    /// exists.
+    /// Waits until the session is confirmed for all leases of `group`. Returns true for each node
+    /// that still exists.
     async fn renew_of(
         &self,
         group: &[Due<S>],
@@ -219,7 +220,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed the node, but an earlier request may still create it.
+        // Another client has removed the node, but an earlier request may still create it again.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());

@@ -19,10 +19,10 @@ pub(crate) struct Node {
     pub(crate) number: u64,
 }
 
-/// The reason why a server did not carry out a request.
+/// The reason why a request to a server has failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// The session is over. Nodes that still exist are removed when this process closes it.
+    /// The session is over for this process. Its nodes may exist until it is closed or expires.
     Ended,
     Failed(Failure),
 }
@@ -107,8 +107,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         timeout.usable()
     }
 
-    /// Returns the additional time that a confirmation may take, because a heartbeat waits between
-    /// its requests.
+    /// Returns the additional time that a confirmation may take, if a heartbeat pauses between its
+    /// requests.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -136,9 +136,9 @@ pub(crate) trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Answer<()>> + Send;
 
     /// Waits until the session may be over; the next heartbeat then shows if it is. Returns
-    /// [`Trouble::Ended`] if the session is over for certain. Meanwhile calls `revoked` with the
-    /// name and the fence of each node that another process takes away by force. May report the
-    /// same node several times.
+    /// [`Trouble::Ended`] if the session is over for certain, or is given up. Meanwhile calls
+    /// `revoked` with the name and the fence of each node that another process takes away by force.
+    /// May report the same node several times.
     fn ended(
         &self,
         session: &Self::Session,

@@ -238,7 +238,7 @@ impl Client {
         Self { store, last: 0 }
     }
 
-    /// Queues for the lock with this token.
+    /// Requests the lock with this token. Queues if the lock is held.
     async fn asks(&mut self, token: Token) -> Result<Reply, Failure> {
         self.begins_to_ask(token);
         self.answer().await
@@ -311,7 +311,7 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if a call asks the server for a lock that the server has already given to this process.
+/// Fails if a call sends a request for a lock that the server has already given to this process.
 #[tokio::test(start_paused = true)]
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
@@ -362,8 +362,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted during the removal of its node. A call has given up when its node
-/// became the first, and the answer to its release is lost. Then the next call requests the lock.
+/// Fails if a place is granted during the removal of its node. A call gives up when its node has
+/// become the first, and the answer to its release is lost. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;

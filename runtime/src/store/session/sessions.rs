@@ -8,7 +8,7 @@ use super::live_session::LiveSession;
 use super::service::{Service, Timeout};
 use crate::base::clock::Instant;
 
-/// The sessions of a pool. A lock's session lasts only a little longer than its ttl, because the
+/// The sessions of a pool. A lock uses the shortest session that its ttl fits into, because the
 /// lock of a dead holder stays until its session ends.
 pub(super) struct Sessions<S: Service> {
     pub(super) classes: Vec<Class<S>>,

@@ -28,7 +28,7 @@ use crate::store::{Request, StoreEvent};
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// A job that the lanes keep in order.
+/// A job, which begins when all earlier jobs for its keys are over.
 #[derive(Debug)]
 pub(super) enum Job {
     Request(Request),

@@ -16,7 +16,8 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
 
-/// Pause between checks for expired leases while no lease exists. A new lease ends the pause.
+/// Assumed time until the next lease ends, if no lease exists. `pause_until` limits the pause to
+/// one second.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Locks at a server with sessions.
@@ -76,8 +77,8 @@ impl<S: Service> LockStore for SessionStore<S> {
     }
 }
 
-/// Returns the keys of a request. No other request runs for any of these keys at the same time. A
-/// renewal has none, so it never waits for other requests.
+/// Returns the keys for which the request must not run together with another one. A renewal has
+/// none, so it never waits for other requests.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
         Op::Keep { .. } => Vec::new(),

@@ -11,7 +11,7 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of `exists`, which can also watch a missing znode.
+/// The code of the request `exists`, which can also watch a missing znode.
 pub(super) const EXISTS: i32 = 3;
 
 /// The request number of notifications about watched paths.
@@ -20,7 +20,7 @@ const NOTIFICATION: i32 = -1;
 /// Receives the answer to a request.
 pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-/// Receives the change of a watched path.
+/// Notified when a watched path changes.
 pub(super) type Change = oneshot::Sender<()>;
 
 /// A request that has no number yet.
@@ -141,7 +141,7 @@ impl Asked {
         self.since = Some(Instant::now());
     }
 
-    /// Ends the connection: each request fails, and each watch ends.
+    /// Fails each request and ends each watch, because the connection has ended.
     pub(super) fn end(self, error: &Error) {
         let answers = self.answers.into_values();
         for answer in answers.filter_map(|asking| asking.answer) {
@@ -159,7 +159,7 @@ impl Asked {
     }
 }
 
-/// Returns the number of the request, and its error.
+/// Reads the header of an answer: the number of the request, and the request's error, if any.
 pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Error> {
     let (number, _transaction, code) = (frame.int()?, frame.long()?, frame.int()?);
     let outcome = if code == 0 {
@@ -174,7 +174,7 @@ pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Err
 mod tests {
     use super::*;
 
-    /// Returns the receivers of the answer to a request that watches `/a`, and of a change.
+    /// Records a request that watches `/a`. Returns the receivers of its answer and of a change.
     fn watches(
         asked: &mut Asked,
         code: i32,

@@ -53,7 +53,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Checks that one server grants sessions, with the common bounds of all servers in the URL.
+/// Checks that one server grants sessions, and that its bounds for them are those of all servers in
+/// the URL together.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
     let classes = ensemble.servers.classes();
     let known = (classes.shortest, classes.longest);

@@ -1,4 +1,4 @@
-//! Classes of ttls that share a session, and the time until a heartbeat counts.
+//! Classes of ttls that share a session, and the time until a heartbeat has reached the leader.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least time added to half a tick, because the leader may ask its followers late for the live
-/// sessions.
+/// Least time added to half a tick, because the leader may be late to request the live sessions
+/// from its followers.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
 /// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session

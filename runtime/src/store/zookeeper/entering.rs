@@ -264,7 +264,7 @@ impl ZooKeeper {
     ) -> Answer<Directory> {
         let found = directory(&self.names.directory(&node.key), names);
         if found.is_err() {
-            // A failed removal is tried again by the next request, or by the release.
+            // A failed removal is tried again by the next request for the lock, or by the release.
             if let Err(Trouble::Ended) = self.unmake(session, node, patience).await {
                 return Err(Trouble::Ended);
             }

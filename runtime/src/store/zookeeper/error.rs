@@ -2,7 +2,7 @@
 
 use crate::base::io_text::io_text;
 
-/// The reason for a missing answer.
+/// The reason why a request has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     #[error("{0}")]

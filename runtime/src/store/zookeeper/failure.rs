@@ -125,8 +125,8 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure for a znode in a lock's directory that does not follow Curator's recipe for an
-/// exclusive lock.
+/// The failure if a znode in a lock's directory does not follow Curator's recipe for an exclusive
+/// lock.
 pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     Failure::unavailable(
         "recipe",
@@ -187,7 +187,7 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// The failure for a kept lock: a znode exists only as long as its session.
+/// The failure of a release that must keep the lock: a znode exists only as long as its session.
 pub(super) fn cannot_keep() -> Failure {
     Failure {
         error: LockError::config(
@@ -198,7 +198,7 @@ pub(super) fn cannot_keep() -> Failure {
     }
 }
 
-/// Returns `failure` as the answer to an unsent request.
+/// Marks a failure as not executed, because the request was not sent.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use super::error::Error;
 use super::jute::{In, Out};
 
-/// The length of a session's password.
+/// The length of a session's password, in bytes.
 const PASSWORD: usize = 16;
 
-/// Bound on the length of an answer to a handshake. No real answer is that long.
+/// Bound on the length of an answer during the handshake, in bytes. No real answer is that long.
 const LONGEST: u32 = 1_024;
 
 /// The code of a request that closes the session.
@@ -36,7 +36,7 @@ pub(super) struct Granted {
     pub(super) ticket: Ticket,
 }
 
-/// Returns the shortest and the longest session that the server allows now.
+/// Returns the shortest and the longest lifetime of a session that the server allows now.
 pub(super) async fn bounds(
     server: &str,
     patience: Duration,

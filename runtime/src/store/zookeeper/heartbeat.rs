@@ -1,13 +1,13 @@
 //! Conditions for a heartbeat to count.
 //!
 //! The leader ends sessions, but a client may be connected to any server. A follower answers a ping
-//! without the leader. It reports the active sessions only when the leader asks, which is every
-//! half tick (`Leader.java`, `lead`; `Learner.java`, `ping`). So a heartbeat is three writes:
+//! without the leader. It reports the active sessions only when the leader requests them, which is
+//! every half tick (`Leader.java`, `lead`; `Learner.java`, `ping`). So a heartbeat is three writes:
 //!
 //! 1. The client's server records that the session is active. The session's time is counted from
 //!    this moment.
-//! 2. After half a tick and a reserve, the leader has asked that server. The question arrived
-//!    before the answer to this second write, because both take the same path.
+//! 2. After half a tick and a reserve, the leader has sent such a request to that server. The
+//!    request arrived before the answer to this second write, because both take the same path.
 //! 3. The server's reply to the leader arrived before this third write, for the same reason. So the
 //!    answer shows that the leader counts the session's time from the first write or later.
 //!
@@ -26,7 +26,7 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
 
 /// Keeps the session alive. On success, the session is confirmed for a time that counts from the
-/// start of this call. A heartbeat has reached the leader after `propagation`.
+/// start of this call. `propagation` is the time after which a heartbeat has reached the leader.
 pub(super) async fn beat(
     session: &Session,
     propagation: Duration,

@@ -111,7 +111,7 @@ impl Session {
             .unwrap_or_else(|_| Err(unsent()))
     }
 
-    /// Waits until the session is over for certain, or is closed.
+    /// Waits until this process no longer uses the session.
     pub(super) async fn over(&self) {
         let mut current = self.current.clone();
         // An error means that the task `follow` has ended, so the session gets no further

@@ -115,8 +115,7 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
-                // This client may not read the znode of another client. Such a znode must not hide
-                // other locks.
+                // This client has no permission to read the znode. That must not hide other locks.
                 Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
             }
@@ -125,8 +124,8 @@ impl ZooKeeperLook {
         Ok(seen?.into_iter().flatten().collect())
     }
 
-    /// Returns a znode whose data this client may not read. Servers with the fix of ZOOKEEPER-2590
-    /// also refuse to send its `Stat`.
+    /// Returns a znode whose data this client has no permission to read. Servers with the fix of
+    /// ZOOKEEPER-2590 also refuse to send its `Stat`.
     async fn unreadable(&self, line: &Line, znode: String) -> Answer<Option<Seen>> {
         match answered(self.limit, line.stat(&znode)).await {
             Ok(Some(stat)) => seen(znode, None, &[], &stat).map(Some),

@@ -15,10 +15,10 @@ const MULTI: i32 = 14;
 const CREATE_WITH_STAT: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
 
-/// In the answer to a multi-request: the type of a failed entry, and of the end marker.
+/// Type of a failed entry, and of the end marker, in the answer to a multi-request.
 const NO_ENTRY: i32 = -1;
 
-/// The error of each entry that follows the failed one.
+/// Error of each entry after the failed one, in the same answer.
 const AFTER_A_FAILURE: i32 = -2;
 
 /// Any version of a znode.
@@ -103,7 +103,7 @@ impl Line {
         async move { all_made(&asking.await?) }
     }
 
-    /// Creates the znode and those above it.
+    /// Creates the znode, and missing znodes above it.
     pub(super) async fn make_path(&self, path: &str, users: Users) -> Result<(), Error> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -205,7 +205,7 @@ fn found(answer: Result<Vec<u8>, Error>) -> Result<Option<Stat>, Error> {
     }
 }
 
-/// Returns the error of the failed entry, if there is one. In that case nothing was created.
+/// Fails with the error of the failed entry, if there is one. In that case, nothing was created.
 fn all_made(answer: &[u8]) -> Result<(), Error> {
     let mut answer = In(answer);
     loop {

@@ -33,8 +33,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Pause after the program's source of credentials has failed, before it is called again.
 const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of users (passwords) with which one connection logs in. Nodes of still earlier
-/// passwords no longer exist.
+/// Maximum number of users (passwords) with which one connection logs in. Nodes created with still
+/// earlier passwords are assumed to be gone.
 const MOST_USERS: usize = 16;
 
 /// Bounds of the time that a server may be silent before a session moves to another server. Within
@@ -181,7 +181,7 @@ impl Servers {
             Err(failure) if digests.is_empty() => {
                 return Err(Error::NoCredentials(failure.text()));
             }
-            // Goes on with the earlier users, which the server accepts, so no session is lost.
+            // Continues with the earlier users, which the server accepts, so no session is lost.
             Err(_) => None,
         };
         if let Some(digest) = digest

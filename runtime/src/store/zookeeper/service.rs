@@ -200,8 +200,9 @@ impl Service for ZooKeeper {
         &self.servers.outage
     }
 
-    /// Asks the servers for their bounds. An ensemble that answers this may still be too slow for
-    /// requests. So an answer ends an outage only if an attempt like this has failed before.
+    /// Requests the servers' bounds for sessions. An ensemble that answers this may still be too
+    /// slow for other requests. So an answer ends an outage only if an attempt like this has failed
+    /// before.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {
