@@ -93,13 +93,14 @@ impl Crew {
         if job.gauge.is_some() {
             command.envs(NOTHING_KEPT);
         }
-        let log = fs::File::create(self.folder.join("workers.log")).expect("a log can be made");
+        let log = self.folder.join("workers.log");
+        let log = fs::OpenOptions::new().create(true).append(true).open(log);
         let mut child = command
             .arg("worker")
             .arg(serde_json::to_string(job).expect("a job is JSON"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(log.expect("a log can be made"))
             .spawn()
             .expect("the worker program starts");
         let input = child.stdin.take();
@@ -118,11 +119,15 @@ impl Crew {
     pub fn spawn_gated(&self, mut job: Job, bug: Option<&str>, prepare: impl FnOnce()) -> Hand {
         let gate = self.folder.join("gate");
         job.gate = Some(gate.clone());
+        let [ready, go] = ["ready", "go"].map(|name| gate.with_extension(name));
+        // Files of an earlier process would let this one pass at once.
+        for file in [&ready, &go] {
+            let _ = fs::remove_file(file);
+        }
         let hand = self.spawn(&job, bug);
-        let ready = gate.with_extension("ready");
         wait::until("the worker connects", END, || ready.exists());
         prepare();
-        fs::write(gate.with_extension("go"), "").expect("the folder is writable");
+        fs::write(go, "").expect("the folder is writable");
         hand
     }
 

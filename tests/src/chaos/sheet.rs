@@ -223,7 +223,7 @@ impl Sheet {
     /// Adds the oracle's report.
     pub fn report(&self, report: &Report) {
         let count = |kinds: &[Kind]| kinds.iter().map(|kind| report.count(*kind)).sum::<u64>();
-        let tally = Tally {
+        let mut tally = Tally {
             sections: report.sections,
             faults: report.faults.clone(),
             overlaps: count(&[Kind::Overlap, Kind::Crowded, Kind::Overtaken]),
@@ -231,22 +231,16 @@ impl Sheet {
             lost_updates: count(&[Kind::LostUpdate]),
             orphans: count(&[Kind::FreedLate]),
             late_polls: count(&[Kind::PollAfterDeadline]),
-            allowed_overlaps: 0,
-            others: count(&[
-                Kind::TornRead,
-                Kind::Starved,
-                Kind::LeaseTooLong,
-                Kind::FalseLoss,
-                Kind::SelfRefusal,
-                Kind::OverBudget,
-                Kind::ReportedLate,
-                Kind::RanAgain,
-                Kind::WrongReplay,
-                Kind::ForeignTouched,
-            ]),
             worst_release: Duration::from_nanos(report.worst_release),
-            worst_signal: Duration::ZERO,
+            ..Tally::default()
         };
+        let all = u64::try_from(report.violations.len()).unwrap_or(u64::MAX);
+        tally.others = all
+            - tally.overlaps
+            - tally.inversions
+            - tally.lost_updates
+            - tally.orphans
+            - tally.late_polls;
         let mut outcome = self.outcome();
         outcome.tally.add(&tally);
         for violation in &report.violations {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::timeout;
@@ -15,10 +14,6 @@ use crate::base::full_key::FullKey;
 use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
-
-/// Assumed time until the next lease ends, if no lease exists. `pause_until` limits the pause to
-/// one second.
-const IDLE: Duration = Duration::from_secs(3600);
 
 /// Locks at a server with sessions.
 ///
@@ -98,8 +93,13 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             let key = id.0.clone();
             shared.submit(Job::Expire(id), vec![key]);
         }
-        let pause = pause_until(shared.clock, next.unwrap_or(now + IDLE));
-        // Wakes up early if a new lease may end before all others.
-        let _ = timeout(pause, shared.earlier.notified()).await;
+        // A new lease may end before all others.
+        let earlier = shared.earlier.notified();
+        match next {
+            Some(next) => {
+                let _ = timeout(pause_until(shared.clock, next), earlier).await;
+            }
+            None => earlier.await,
+        }
     }
 }

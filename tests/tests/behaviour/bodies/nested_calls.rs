@@ -3,7 +3,8 @@
 //! the other calls wait.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -436,14 +437,20 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if a call whose body waits for an endless inner call continues after its lease is lost.
+/// Fails if a call continues after its lease is lost, or keeps the body of its endless inner call.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();
-    let inner = request(TTL).run(std::future::pending::<()>());
-    let outer = request(Duration::from_millis(100)).run(inner);
-    let lost = wait::within("the lost lease", HANG, outer).await;
+    let body = Arc::new(());
+    let kept = Arc::clone(&body);
+    let inner = request(TTL).run(async move {
+        std::future::pending::<()>().await;
+        drop(kept);
+    });
+    let mut outer = pin!(request(Duration::from_millis(100)).run(inner));
+    let lost = wait::within("the lost lease", HANG, outer.as_mut()).await;
     assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    assert_eq!(Arc::strong_count(&body), 1, "the inner body is dropped");
 }
 
 on_every_store! {

