@@ -125,8 +125,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // A connection without an answer in this time is replaced, which leaves time to ask on a
-        // new one.
+        // A connection that gives no answer in this time is replaced. Most of the `io_timeout` is
+        // then left, to ask on a new connection.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -19,7 +19,7 @@ pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 /// takes time, too.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A new time has a weight of 1 in `2^WEIGHT` in the mean.
+/// A new hold time makes up one part in `2^WEIGHT` of the mean.
 const WEIGHT: u32 = 3;
 
 /// Mean hold time of the locks of each call site, in nanoseconds. Recent locks have more weight. A

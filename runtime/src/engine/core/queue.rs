@@ -33,8 +33,9 @@ const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
 /// Mean pause between two polls of a lock while this process has a place in the store's queue. The
 /// store sends a message when it hands the key over. So the pause only matters if that message is
-/// lost, or if the holder is a client that does not know the queue. With the longest jitter the
-/// pause is still shorter than [`CLAIM`], the time that a process has to confirm a key.
+/// lost, or if the holder is a client that does not know the queue. Even with the longest jitter,
+/// the pause is shorter than [`CLAIM`], the time for which the store reserves the key for a
+/// process.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
@@ -48,7 +49,8 @@ const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
 /// other clients. With fewer calls there is no pause, so a call that waits for one long holder does
-/// not also wait for the pause. `queue.lua` counts processes in the same way.
+/// not also wait for the pause. `queue.lua` counts in the same way how often processes hand the key
+/// on.
 pub(crate) const OFTEN: u32 = 4;
 
 /// One key's queue. Only its head asks the store for the key. If the head would share the lock, the

@@ -42,8 +42,8 @@ pub(crate) struct Acquire {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     /// Name of the holder for operators, in the key's value: the annotated function or the name of
-    /// `leasehold run`. With `replay`, the path under which the result is kept: it identifies the
-    /// result, so no compiler may change it.
+    /// `leasehold run`. With `replay`, the path under which the result is kept, which must be the
+    /// same with every compiler.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,

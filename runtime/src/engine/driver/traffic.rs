@@ -111,7 +111,7 @@ impl Traffic {
     }
 
     /// Lets further requests be sent without waiting for answers, because the server has not
-    /// answered for long.
+    /// answered for a long time.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -147,7 +147,7 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // A late answer to a batch that `stalls` has removed.
+        // This answer comes late: `stalls` has removed its batch.
         traffic.answered(OpId(3));
     }
 

@@ -203,7 +203,7 @@ impl World {
         let length = match self.random.below(3) {
             _ if self.is_hot => self.random.millis(20, 80),
             0 => self.random.millis(0, 1_500),
-            // Mostly short, so that several calls follow each other within one lease.
+            // Most bodies are short, so that several calls follow each other within one lease.
             _ => self.random.millis(0, 40),
         };
         let token = self.nodes[node].core.token_of(ticket);

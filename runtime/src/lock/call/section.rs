@@ -219,7 +219,8 @@ impl Section {
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
-    /// Requests the release. If the lease is lost, there is no answer to wait for.
+    /// Requests the release. After a loss, only drops the locks and returns the error, because
+    /// there is no answer to wait for.
     fn begin_release(
         &mut self,
         end: Result<thread::Result<bool>, LockError>,

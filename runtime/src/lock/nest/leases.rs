@@ -306,7 +306,7 @@ impl LeaseRef {
 
     /// Returns this lease for the nested calls of its call. They all share one permit.
     pub(crate) fn view(&self) -> Self {
-        // Create the semaphore now, so that all views share it.
+        // Creates the semaphore now, so that all views share it.
         let _ = self.permit();
         self.clone()
     }

@@ -81,8 +81,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if a process does not leave the store's queue after a kept result answered its call. The
-/// store has handed the key over to the process before.
+/// Fails if a process keeps its turn at the store after a kept result has answered its only waiting
+/// call.
 #[test]
 fn an_answered_call_leaves_the_queue() {
     let mut core = core();
