@@ -344,8 +344,8 @@ fn all_callers_are_woken_with_priorities_and_blocked_listeners() {
     );
 }
 
-/// Fails if a model does not detect one of these seeded bugs. Each bug causes a deadlock or leaves
-/// a key behind.
+/// Fails if a model does not detect one of its seeded bugs. Each bug causes a deadlock or leaves a
+/// key behind.
 #[test]
 fn the_models_detect_their_seeded_bugs() {
     const LASTS: &str = "all_callers_are_woken_if_a_listener_reads";

@@ -223,7 +223,7 @@ impl World {
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.keep_min_hold(node, ticket);
-        // If an operator has deleted the lock, it became free before this answer arrived.
+        // If an operator has already deleted this lock, another call may have the key now.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);
         }

@@ -30,8 +30,8 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when a call with one key has requested the key, or a call with several keys holds all of
-    /// them.
+    /// Set when the call has requested its only key. With several keys, or if the call enters a
+    /// lock, set when it has all of them.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -199,7 +199,7 @@ impl Locks {
         lost.unwrap_or(&self.0[0]).lost_error()
     }
 
-    /// Ends when one of the leases is over; at once if the call does not hold all its keys.
+    /// Completes when one of the leases is over; at once if the call does not hold all its keys.
     pub(crate) async fn over(&self) {
         let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {

@@ -85,7 +85,7 @@ impl PendingLock {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Instant>, LockError>> {
         ready!(self.poll_granted(cx))?;
-        // This task may have slept past the lease's end before the grant woke it.
+        // The lease may have ended between the grant and this poll.
         let now = self.cell.live_at();
         if now.is_err() && self.cell.kept().is_some() {
             // The engine has forgotten the ticket already.

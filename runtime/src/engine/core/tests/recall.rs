@@ -222,7 +222,7 @@ fn an_adopter_gets_only_fences_of_the_store() {
     }
 }
 
-/// Fails if a lost lock is adopted, or if the adoption is repeated.
+/// Fails if a lost lock is adopted, or if the refused adoption is repeated.
 #[test]
 fn a_lost_lock_cannot_be_adopted() {
     let (mut core, id) = (core(), TicketId(2));
