@@ -65,8 +65,8 @@ pub(super) struct KeyQueue {
     single_tries: usize,
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
-    /// End of another process's lease, according to the store's last answer. Or the end of the
-    /// pause in which the key is left free for other clients.
+    /// End of another process's lease as the store last reported it, or of the pause in which the
+    /// key is left free for other clients.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,

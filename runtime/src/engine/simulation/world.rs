@@ -279,7 +279,7 @@ impl World {
     pub(super) fn plan(&mut self) {
         let mut at = START;
         for _ in 0..CALLS {
-            // One call in three may come up to 200 ms later, the others at most 10 ms.
+            // One call in three comes up to 200 ms after the previous one, the others up to 10 ms.
             let longest = if self.random.one_in(3) { 200 } else { 10 };
             at = at + self.random.millis(0, longest);
             let node = self.any_node();

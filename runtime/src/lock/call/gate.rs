@@ -80,8 +80,8 @@ impl Gate {
         };
         match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
             Ok(Poll::Ready(good)) => Poll::Ready(self.returned().map(|()| Ok(good))),
-            // A later loss must wake this task. For an earlier loss, which woke no task, `register`
-            // returns false.
+            // A loss after `register` must wake this task. For a loss before it, which woke no
+            // task, `register` returns false.
             Ok(Poll::Pending) => {
                 self.held.polled(self.polls);
                 let live = self.held.register(cx);
