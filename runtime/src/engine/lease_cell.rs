@@ -164,7 +164,6 @@ impl LeaseCell {
         self.kept.get()
     }
 
-    /// True if an exclusive lock has become a share.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }

@@ -113,7 +113,6 @@ impl KeyQueue {
         self.holder.is_none() && self.waiting.is_empty()
     }
 
-    /// Returns the ticket of this process that holds the key.
     pub(super) fn holder(&self) -> Option<TicketId> {
         self.holder
     }
@@ -127,7 +126,6 @@ impl KeyQueue {
         self.waiting.iter().copied()
     }
 
-    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -187,17 +185,14 @@ impl KeyQueue {
         self.tenure.wanted(now);
     }
 
-    /// Returns the owner of the lock in another process, if the store reported it.
     pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
         self.owner.as_ref()
     }
 
-    /// Returns the store's last error; none after the store has answered.
     pub(super) fn trouble(&self) -> Option<&LockError> {
         self.trouble.as_deref()
     }
 
-    /// True if the store has answered any request for this key.
     pub(super) fn is_answered(&self) -> bool {
         self.answered
     }

@@ -43,7 +43,6 @@ impl Tenure {
         }
     }
 
-    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }

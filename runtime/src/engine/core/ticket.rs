@@ -358,7 +358,6 @@ impl Ticket {
         self.record = Some(record);
     }
 
-    /// Returns the result that the release stores.
     pub(super) fn recorded(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
     }
@@ -425,7 +424,6 @@ impl Ticket {
         self.armed.take_if(|armed| *armed == at).is_some()
     }
 
-    /// Returns the time to which the ticket's timer is set.
     pub(super) fn armed(&self) -> Option<Instant> {
         self.armed
     }

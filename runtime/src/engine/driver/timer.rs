@@ -26,7 +26,6 @@ impl Timer {
         }
     }
 
-    /// Returns the time at which the timer goes off, on the pool's clock.
     pub(super) fn at(&self) -> Instant {
         self.at
     }

@@ -92,7 +92,6 @@ impl Traffic {
         self.received += 1;
     }
 
-    /// Returns the number of answers and messages read so far.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
