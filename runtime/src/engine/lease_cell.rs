@@ -215,7 +215,7 @@ impl LeaseCell {
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
         let mut notified = pin!(self.over.notified());
-        // Registers before the check of `is_live`, so that an end between the two is not missed.
+        // Registers before the check of `is_live`, so that an end of the lease is not missed.
         notified.as_mut().enable();
         fence(Ordering::SeqCst);
         if self.is_live() {
@@ -366,18 +366,18 @@ impl LeaseCell {
     }
 
     pub(super) fn inherit(&self, token: Token) {
-        // A call gets a handed-over lock at most once, so the value is not set yet.
+        // A call gets a handed-over lock at most once, so `set` cannot fail.
         let _ = self.inherited.set(token);
     }
 
     pub(super) fn recall(&self, kept: Arc<Kept>) -> Option<Parting> {
-        // A call is answered at most once, so the value is not set yet.
+        // A call is answered at most once, so `set` cannot fail.
         let _ = self.kept.set(kept);
         self.finish(Phase::Recalled)
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
-        // If there are two errors, the first one stays.
+        // If there are two errors, `set` fails, and the first one stays.
         let _ = self.error.set(Box::new(error));
         self.finish(Phase::Failed)
     }

@@ -24,7 +24,8 @@ const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// after its release. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26
 /// of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
-/// First mean pause between two polls. The pause doubles with each poll, up to the longest.
+/// First mean pause between two polls. The pause doubles with each poll, up to the longest mean
+/// pause.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 /// First mean pause after a failed request. The pause doubles with each failure, up to
 /// `LONGEST_RETRY`.

@@ -235,8 +235,8 @@ impl Section {
                 let keeps = good || seeded!(KeptAfterErr);
                 (self.settings.cooldown.filter(|_| keeps), Ok(Ok(())))
             }
-            // The panic is caught, so that the release is awaited here. If the panic ended the
-            // runtime, no caller would wait until the release is sent.
+            // The panic is caught, so that the release is awaited here. Otherwise the panic could
+            // end the runtime before the release is sent.
             Ok(Err(panic)) => {
                 held.ends(End::Panicked);
                 (None, Ok(Err(panic)))

@@ -84,7 +84,7 @@ impl Locks {
     /// sets them when it has all of them.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
-            // A call takes its locks only once, so no lease is already set.
+            // A call takes its locks only once, so `set` cannot fail.
             let _ = lock.lease.set(lease);
         }
     }
