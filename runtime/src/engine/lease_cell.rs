@@ -24,9 +24,9 @@ use crate::store::kept::Kept;
 
 /// One lock of one call, from before its acquire until after its release.
 ///
-/// The engine writes the state, from one thread at a time. Each change returns the waker that must
-/// be used. The caller reads the state; its only change is `close`. The engine never waits for the
-/// caller, whose thread may have a low priority and be suspended inside a method of this type.
+/// The engine writes the state, from one thread at a time. Each change returns the waker to wake or
+/// drop. The caller only reads the state, except for its waker and `close`. The engine never waits
+/// for the caller, whose thread may be suspended inside a method.
 ///
 /// The caller reads the deadline before each poll of the body. It may briefly read an outdated
 /// deadline. That does no harm, because the store has confirmed every deadline that was ever
@@ -52,10 +52,10 @@ pub(crate) struct LeaseCell {
     shared: AtomicBool,
     /// True if `force_release` has taken the lock away.
     taken_away: AtomicBool,
-    /// The task that waits for the grant, polls the body, or waits for the release. The engine only
-    /// uses `try_lock` on this mutex, so it never waits for the caller.
+    /// Waker of the task that waits for the grant, polls the body, or waits for the release. The
+    /// engine only uses `try_lock` on this mutex, so it never waits for the caller.
     waker: Mutex<Option<Waker>>,
-    /// True if the task in `waker` waits for the end of the release, not for the body.
+    /// True if the waker's task waits for the end of the release, and no longer polls the body.
     awaits_release: AtomicBool,
     /// Notified once, when the lock is no longer held.
     over: Notify,
@@ -164,7 +164,6 @@ impl LeaseCell {
         self.kept.get()
     }
 
-    /// True if an exclusive lock has become a share.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }
@@ -216,7 +215,7 @@ impl LeaseCell {
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
         let mut notified = pin!(self.over.notified());
-        // Registers before the check of `is_live`, so that an end between the two is not missed.
+        // Registers before the check of `is_live`, so that an end of the lease is not missed.
         notified.as_mut().enable();
         fence(Ordering::SeqCst);
         if self.is_live() {
@@ -253,14 +252,14 @@ impl LeaseCell {
         self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with the value of `look`. If `look` returns none, the next change wakes this task.
+    /// Ready with the value of `look`. Without one, the next change of the cell wakes this task.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
         if let Some(found) = look() {
             return Poll::Ready(found);
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // Checks again, because a change before the memory fence found no waker: see `enter`.
+        // Checks again: a change before this memory fence may have found no waker, see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
@@ -367,18 +366,18 @@ impl LeaseCell {
     }
 
     pub(super) fn inherit(&self, token: Token) {
-        // A call gets a handed-over lock at most once, so the value is not set yet.
+        // A call gets a handed-over lock at most once, so `set` cannot fail.
         let _ = self.inherited.set(token);
     }
 
     pub(super) fn recall(&self, kept: Arc<Kept>) -> Option<Parting> {
-        // A call is answered at most once, so the value is not set yet.
+        // A call is answered at most once, so `set` cannot fail.
         let _ = self.kept.set(kept);
         self.finish(Phase::Recalled)
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
-        // If there are two errors, the first one stays.
+        // If there are two errors, `set` fails, and the first one stays.
         let _ = self.error.set(Box::new(error));
         self.finish(Phase::Failed)
     }
@@ -394,7 +393,7 @@ impl LeaseCell {
             _ => removal,
         };
         let waker = self.enter(Phase::released(removal))?;
-        // A task that polls for the release after this load finds the new phase.
+        // A task that polls for the release after this load finds the new phase without a wake-up.
         let asks = self.awaits_release.load(Ordering::SeqCst);
         let awake = matches!(before, Phase::Held | Phase::Lost) && !asks;
         Some(if awake {

@@ -48,7 +48,8 @@ fn a_waiting_body_does_not_miss_a_loss() {
     assert!(after.register(&cx) && after.lose().is_some());
 }
 
-/// Fails if the end of the lease does not wake all tasks that wait for it, or if a late task waits.
+/// Fails if the end of the lease does not wake all tasks that wait for it, or if a task still waits
+/// after the end.
 #[test]
 fn all_watchers_are_notified_of_the_end() {
     let cell = held();

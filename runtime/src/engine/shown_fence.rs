@@ -45,8 +45,8 @@ impl ShownFence {
     }
 
     /// Returns the fence for the program. If the store verifies fences, returns none when the first
-    /// read comes after the release. By then the next call may have the lock, and both fences would
-    /// verify.
+    /// read comes after the release. By then the next call may have the lock, and the fences of
+    /// both calls would verify.
     pub(super) fn read(&self) -> Option<Fence> {
         let note = |used| (used != CLOSED).then_some(used | READ);
         let noted = self

@@ -1,4 +1,5 @@
-//! Replaces [`metrics`](super::metrics) if the feature is off: nothing is counted or timed.
+//! Replaces [`metrics`](super::metrics) if the feature `metrics` is off: nothing is counted or
+//! timed.
 #![expect(clippy::unused_self, reason = "nothing is counted")]
 
 use super::core::signal::{Releases, Renewed, Signal};

@@ -27,13 +27,15 @@ impl Core {
         self.signal(Signal::Failed(id, error));
     }
 
-    /// Answers a new call for several locks that can wait: it must queue for each lock separately.
+    /// Answers a new call for several locks, while the store is away. The call can wait, so it must
+    /// queue for each lock separately.
     pub(crate) fn part_absent(&mut self, id: TicketId) {
         self.signal(Signal::Apart(id));
     }
 
     /// Returns the calls that try once and have no lock yet, with their keys. Adoptions are not
-    /// included: to end one would remove a lock that the store may have given to it.
+    /// included: the end of an adoption would remove its lock, which the store may already have
+    /// given to it.
     pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
         let tries = self.tickets.iter().filter(|(_, ticket)| {
             ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()

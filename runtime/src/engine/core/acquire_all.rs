@@ -2,7 +2,8 @@
 //!
 //! The request takes all locks or none. It succeeds if the store finds all keys free. The core does
 //! not send it if a call of this process holds or waits for one of the keys. If the request is not
-//! sent or takes no lock, the call takes its locks individually and can queue for each.
+//! sent, or the store cannot serve it, the call takes its locks individually and can queue for
+//! each. After a held key it does the same, unless it tries only once.
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
 //! fails, each ticket asks again alone. It uses the same token, so the store recognizes a lock that
@@ -124,8 +125,8 @@ impl Core {
         }
     }
 
-    /// Signals the call to request its locks individually, because `op` took no lock. Either the
-    /// key of another ticket was held, or the call can queue, which needs individual requests.
+    /// Signals the call to request its locks individually, because `op` took no lock. One of the
+    /// keys was held, or the store cannot take all locks in one step.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;

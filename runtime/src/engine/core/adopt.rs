@@ -23,7 +23,7 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply, Retry};
 
-/// Mean pause before a failed request is sent again.
+/// Mean pause before a failed adoption is requested again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
@@ -118,8 +118,8 @@ impl Core {
                 } else {
                     adoption.fence_among(fence, reserved_fences)
                 };
-                // Begins without reserved fences, because the previous holder may have used them
-                // all.
+                // Begins the tenure without reserved fences, because the previous holder may have
+                // used them all.
                 let tenure = Tenure::begin(fence, 0, wanted, now);
                 self.queues.open(&key).granted(id, false, tenure, now);
                 self.grant(id, sent, fence, now);

@@ -51,8 +51,8 @@ impl Core {
         }
     }
 
-    /// Lets the heads of held-back queues ask, the longest held back first, until too many requests
-    /// are under way.
+    /// Lets the heads of held-back queues ask, in the order in which they were held back, until too
+    /// many requests are under way.
     pub(super) fn resume(&mut self, now: Instant) {
         while !self.requests.are_too_many() {
             let Some(key) = self.queues.next_held_back() else {
@@ -89,7 +89,7 @@ impl Core {
     /// Handles the store's message that it handed the key over to this process.
     pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
-            // No call of this process waits for the key any longer.
+            // No call of this process still waits for the key.
             None => self.leave_store_queue(key),
             // The message is outdated: this process already has the key.
             Some(queue) if queue.holder().is_some() => {}
@@ -125,8 +125,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // A connection without an answer in this time is replaced, which leaves time to ask on a
-        // new one.
+        // A connection that gives no answer in this time is replaced. Most of the `io_timeout` is
+        // then left, to ask on a new connection.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -72,8 +72,6 @@ impl Cleanup {
         self.awaited.map_or(next, |awaited| next.min(awaited))
     }
 
-    /// True if the store should leave the key free for a moment after the removal, for clients that
-    /// do not use the queue.
     pub(super) fn makes_way(&self) -> bool {
         self.makes_way
     }
@@ -95,7 +93,6 @@ impl Cleanup {
         self.origin != Origin::Abandoned
     }
 
-    /// True if the store has confirmed a removal.
     pub(super) fn is_removed(&self) -> bool {
         self.removed
     }

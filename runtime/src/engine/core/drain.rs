@@ -20,11 +20,11 @@ use crate::base::clock::Instant;
 pub struct ShutdownReport {
     /// Locks whose release the store confirmed during the shutdown.
     pub released: usize,
-    /// Locks still held by their holders when the time was up. The engine renews them for as long
-    /// as the process runs. When the process ends, they expire after their ttl.
+    /// Locks still held by their holders when the time was up. Their watchdogs continue to renew
+    /// them. When the process ends, they expire after their ttl.
     pub still_held: usize,
-    /// Released or lost locks whose end the store had not confirmed when the time was up. They
-    /// expire after their ttl at the latest.
+    /// Released, lost or abandoned locks whose end the store had not confirmed when the time was
+    /// up. They expire after their ttl at the latest.
     pub unconfirmed: usize,
 }
 
@@ -65,7 +65,8 @@ impl Drain {
         over.map(|(number, _)| number).collect()
     }
 
-    /// Returns the report. `still_held` locks are held now, and `leaving` locks are being released.
+    /// Returns the report. `still_held` locks are held now. `leaving` locks are lost, or are being
+    /// removed.
     pub(super) fn report(&self, still_held: usize, leaving: usize) -> ShutdownReport {
         ShutdownReport {
             released: self.released,

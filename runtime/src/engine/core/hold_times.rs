@@ -15,11 +15,11 @@ use crate::base::id_map::IdMap;
 /// `retry_after` of a refused call if no hold time is known for the call site.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Shortest `retry_after` of a refused call. A shorter one makes no sense, because a round trip
-/// takes time, too.
+/// Shortest `retry_after` of a refused call. A shorter time would save nothing, because each try
+/// also takes a round trip.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A new time has a weight of 1 in `2^WEIGHT` in the mean.
+/// A new hold time makes up one part in `2^WEIGHT` of the mean.
 const WEIGHT: u32 = 3;
 
 /// Mean hold time of the locks of each call site, in nanoseconds. Recent locks have more weight. A

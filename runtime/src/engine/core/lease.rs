@@ -139,7 +139,6 @@ impl Lease {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// True if a renewal has begun and is not confirmed yet.
     pub(super) fn is_renewing(&self) -> bool {
         self.renewing
     }

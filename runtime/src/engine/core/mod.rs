@@ -147,8 +147,8 @@ impl Core {
             self.due(id, now);
             self.arm(id);
         }
-        // Must follow the tickets' timers, which fail the calls that are out of time. A lease lost
-        // here lets the next call ask, and that call must be in time.
+        // Must follow the tickets' timers, which end the calls that are out of time. A lease lost
+        // here lets the next call ask, and that call must not be out of time.
         while let Some(op) = self.renewals.pop_due(now) {
             self.batch_due(op, now);
         }
@@ -163,8 +163,8 @@ impl Core {
     }
 
     /// True if no lock is held, waited for, or being removed, and no `Leave` request is under way.
-    /// The store must receive each `Leave`. Otherwise other processes in its queue may wait for
-    /// this process after it has ended.
+    /// The store must receive each `Leave`. Otherwise the processes in the store's queue may wait
+    /// for this process after it has ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.tickets.is_empty() && !self.requests.leave_a_queue()
     }

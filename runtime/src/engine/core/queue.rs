@@ -24,7 +24,8 @@ const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// after its release. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26
 /// of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
-/// First mean pause between two polls. The pause doubles with each poll, up to the longest.
+/// First mean pause between two polls. The pause doubles with each poll, up to the longest mean
+/// pause.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 /// First mean pause after a failed request. The pause doubles with each failure, up to
 /// `LONGEST_RETRY`.
@@ -33,8 +34,9 @@ const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
 /// Mean pause between two polls of a lock while this process has a place in the store's queue. The
 /// store sends a message when it hands the key over. So the pause only matters if that message is
-/// lost, or if the holder is a client that does not know the queue. With the longest jitter the
-/// pause is still shorter than [`CLAIM`], the time that a process has to confirm a key.
+/// lost, or if the holder is a client that does not know the queue. Even with the longest jitter,
+/// the pause is shorter than [`CLAIM`], the time for which the store reserves the key for a
+/// process.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
@@ -48,7 +50,8 @@ const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
 /// other clients. With fewer calls there is no pause, so a call that waits for one long holder does
-/// not also wait for the pause. `queue.lua` counts processes in the same way.
+/// not also wait for the pause. `queue.lua` counts in the same way how often processes hand the key
+/// on.
 pub(crate) const OFTEN: u32 = 4;
 
 /// One key's queue. Only its head asks the store for the key. If the head would share the lock, the
@@ -63,8 +66,8 @@ pub(super) struct KeyQueue {
     single_tries: usize,
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
-    /// End of another process's lease, according to the store's last answer. Or the end of the
-    /// pause in which the key is left free for other clients.
+    /// End of another process's lease as the store last reported it, or of the pause in which the
+    /// key is left free for other clients.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
@@ -111,7 +114,6 @@ impl KeyQueue {
         self.holder.is_none() && self.waiting.is_empty()
     }
 
-    /// Returns the ticket of this process that holds the key.
     pub(super) fn holder(&self) -> Option<TicketId> {
         self.holder
     }
@@ -125,7 +127,6 @@ impl KeyQueue {
         self.waiting.iter().copied()
     }
 
-    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -185,17 +186,14 @@ impl KeyQueue {
         self.tenure.wanted(now);
     }
 
-    /// Returns the owner of the lock in another process, if the store reported it.
     pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
         self.owner.as_ref()
     }
 
-    /// Returns the store's last error; none after the store has answered.
     pub(super) fn trouble(&self) -> Option<&LockError> {
         self.trouble.as_deref()
     }
 
-    /// True if the store has answered any request for this key.
     pub(super) fn is_answered(&self) -> bool {
         self.answered
     }

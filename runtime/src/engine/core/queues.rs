@@ -11,8 +11,8 @@ use crate::base::full_key::{FullKey, KeyMap};
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     by_key: KeyMap<KeyQueue>,
-    /// Keys whose head may ask when fewer requests are under way, in the order in which they were
-    /// held back.
+    /// Keys whose queue has a held-back head, in the order in which they were held back. A head may
+    /// ask when fewer requests are under way.
     held_back: VecDeque<FullKey>,
 }
 
@@ -61,7 +61,7 @@ impl Queues {
         }
     }
 
-    /// Takes the longest held-back key. Its head may ask again.
+    /// Takes the key that was held back first. The head of its queue may ask again.
     pub(super) fn next_held_back(&mut self) -> Option<FullKey> {
         let key = self.held_back.pop_front()?;
         if let Some(queue) = self.by_key.get_mut(&key) {

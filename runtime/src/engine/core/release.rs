@@ -123,8 +123,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // Counted from the release, so that a repeated removal does not keep the key longer than
-        // the first one.
+        // The time is counted from the release, so that a repeated removal does not keep the key
+        // longer than the first one.
         let keep = ticket.keep(now);
         let attempt = ticket.acquire().terms.attempt();
         let patience = attempt.max(FIRST_RETRY).min(io_timeout);

@@ -28,7 +28,7 @@ pub(super) enum Flight {
         /// True if the locks were renewed as shares.
         shares: bool,
         sent: Instant,
-        /// Time at which the first of these leases is due again if there is no answer.
+        /// Time at which the first lease of the batch is due again if there is no answer.
         due: Instant,
     },
     Release {

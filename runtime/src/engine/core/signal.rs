@@ -16,13 +16,13 @@ use crate::store::kept::Kept;
 pub(crate) struct Limits {
     /// Time limit of one request.
     pub(crate) io_timeout: Duration,
-    /// Maximum number of calls that queue for one key.
+    /// Maximum number of calls of this process that wait for one key.
     pub(crate) max_waiters: usize,
     /// Maximum number of hand-overs of a key inside the process while another process waits for
     /// that key.
     pub(crate) max_passes: u32,
     /// Longest time in which a key may be handed over inside the process while another process
-    /// waits for that key. The default is a quarter of the ttl.
+    /// waits for that key. If none, a quarter of the ttl.
     pub(crate) longest_turn: Option<Duration>,
     /// Time of unbroken use after which a key is left free for clients that do not know the queue.
     /// Zero means never.
@@ -71,7 +71,8 @@ pub(crate) enum Signal {
     Inherited { ticket: TicketId, token: Token },
     /// The lock was not taken, because this kept result answers the call.
     Recalled(TicketId, Arc<Kept>),
-    /// The removal of kept results with this number has ended. True if the key had results.
+    /// The removal of a key's kept results has ended; the number identifies its caller. True if the
+    /// key had results.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),

@@ -17,7 +17,7 @@ pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 pub(super) struct Tenure {
     /// True if the store queues the waiting processes, and gives the key to the first of them next.
     fair: bool,
-    /// Number of hand-overs since `wanted_since`. If that is none, since the grant.
+    /// Number of hand-overs since `wanted_since`, or since the grant if that time is none.
     handed_over: u32,
     /// Time since which another process is known to wait.
     wanted_since: Option<Instant>,
@@ -43,7 +43,6 @@ impl Tenure {
         }
     }
 
-    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }

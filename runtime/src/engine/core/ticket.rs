@@ -42,8 +42,8 @@ pub(crate) struct Acquire {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     /// Name of the holder for operators, in the key's value: the annotated function or the name of
-    /// `leasehold run`. With `replay`, the path under which the result is kept: it identifies the
-    /// result, so no compiler may change it.
+    /// `leasehold run`. With `replay`, the path under which the result is kept, which must be the
+    /// same with every compiler.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,
@@ -358,7 +358,6 @@ impl Ticket {
         self.record = Some(record);
     }
 
-    /// Returns the result that the release stores.
     pub(super) fn recorded(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
     }
@@ -425,7 +424,6 @@ impl Ticket {
         self.armed.take_if(|armed| *armed == at).is_some()
     }
 
-    /// Returns the time to which the ticket's timer is set.
     pub(super) fn armed(&self) -> Option<Instant> {
         self.armed
     }

@@ -27,7 +27,7 @@ pub(super) struct Timers {
 #[derive(Debug)]
 struct Bin {
     first: Timer,
-    /// The other timers, in any order. Nearly every bin has none.
+    /// The bin's timers after the first one, in any order. Nearly every bin has none.
     others: Vec<Timer>,
 }
 

@@ -1,5 +1,5 @@
-//! Alarms for callers that wait for another call of the program, and not for the store. An alarm
-//! wakes its caller when the waiting time is over.
+//! Alarms for waits that the core does not time, such as the wait of a nested call for its permit.
+//! An alarm wakes its caller when the waiting time is over.
 //!
 //! The engine provides these timers, because a caller may run on an executor without timers.
 

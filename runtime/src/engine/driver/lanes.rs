@@ -21,7 +21,7 @@ use crate::store::Socket;
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
 /// Interval of the keeper's checks while no request is under way, but the server may send a
-/// message. The interval can be longer, because a process has a second to ask for a key that the
+/// message. It is longer than `WATCH`, because a process has a second to ask for a key that the
 /// store has reserved for it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
@@ -348,7 +348,7 @@ mod tests {
         let (mut lanes, wires, [listener, _]) = lanes();
         let mut answers = 0;
         lanes.watch_from(Waits::Answer, NOW);
-        // The server is slow. Then the listener is late three times, but never twice in a row.
+        // The server is slow, and the listener is late three times, but never twice in a row.
         for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
             look(&mut lanes, &mut answers, come, lay);
             assert!(lanes.received_by(listener), "{come} {lay}");

@@ -21,8 +21,7 @@ pub(super) fn listen(
         shared: Arc::downgrade(shared),
         id,
     };
-    // Weak, because the runtime may poll the task late or never, and the task must not keep a
-    // connection open until then.
+    // Weak, because a task that the runtime polls late or never must not keep its connection open.
     let socket = Arc::downgrade(socket);
     async move {
         let Some(socket) = socket.upgrade() else {

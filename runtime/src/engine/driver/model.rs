@@ -45,7 +45,7 @@ use self::server::{Server, Store};
 /// Number of schedules that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another number.
 const RUNS: usize = 2_000;
 
-/// A waker for which a thread can wait.
+/// A waker whose call ends the wait of a thread.
 #[derive(Default)]
 struct Parker {
     woken: Mutex<bool>,
@@ -219,7 +219,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
     loop {
         match fate {
             Fate::Ends if random.gen_ratio(1, 3) => return,
-            // Blocked until all calls are done, which must not need this runtime.
+            // Blocks until all calls are done. The calls must not need this runtime.
             Fate::Blocks if random.gen_ratio(1, 3) => {
                 let mut state = server.state();
                 while !state.over {
@@ -344,8 +344,8 @@ fn all_callers_are_woken_with_priorities_and_blocked_listeners() {
     );
 }
 
-/// Fails if a model does not detect one of these seeded bugs. Each bug causes a deadlock or leaves
-/// a key behind.
+/// Fails if a model does not detect one of its seeded bugs. Each bug causes a deadlock or leaves a
+/// key behind.
 #[test]
 fn the_models_detect_their_seeded_bugs() {
     const LASTS: &str = "all_callers_are_woken_if_a_listener_reads";

@@ -30,7 +30,7 @@ pub(super) struct Notifications {
     pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
     /// Callers that waited for the removal of a kept result when the engine stopped.
     pub(super) forgetting: Vec<Forgetting>,
-    /// Store of a stopped engine, to be dropped.
+    /// Store of a stopped engine. Dropped without the mutex, because that closes its connections.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 

@@ -178,7 +178,7 @@ impl Shared {
     /// Stops the engine, so that no call waits for it forever. Called when the keeper is dropped:
     /// at its end, at the end of its runtime, or after a panic.
     pub(super) fn stop(&self) {
-        // The list must be locked before the mutex, as in `execute`.
+        // The list of deferred commands must be locked before the mutex, as in `execute`.
         let deferred = self.deferred.close();
         let mut state = self.lock();
         self.stopped.store(true, Ordering::SeqCst);

@@ -67,7 +67,7 @@ const KEPT: usize = 1024;
 /// Result of a listener's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received {
-    /// The socket does not need the listener, which must end.
+    /// The listener must end: it was replaced, its thread must not read, or the engine has stopped.
     InVain,
     /// At most one task is woken.
     One,
@@ -126,7 +126,8 @@ impl EngineState {
         listeners: bool,
         store_waker: Arc<StoreWaker>,
     ) -> Self {
-        // With a test clock every run must be the same, so the seed must not depend on the process.
+        // With a test clock every run must be the same, so the core's seed must not depend on the
+        // process.
         let process = match clock {
             Clock::System => std::process::id(),
             Clock::Tokio(_) => 0,
@@ -263,8 +264,9 @@ impl EngineState {
         self.now
     }
 
-    /// Passes requests to the store and events to the core, until there are no more. If `sends` is
-    /// false, the requests stay in the core.
+    /// Passes requests to the store and events to the core, until there are no more. After
+    /// `MOST_ROUNDS` polls, the keeper continues. If `sends` is false, the requests stay in the
+    /// core.
     fn drive(&mut self, sends: bool) {
         if is_torn_down() {
             return self.store_waker.hand_over();

@@ -26,7 +26,6 @@ impl Timer {
         }
     }
 
-    /// Returns the time at which the timer goes off, on the pool's clock.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
@@ -68,7 +67,7 @@ mod tests {
         let cx = &mut Context::from_waker(Waker::noop());
         assert!(timer.poll(cx).is_ready());
         assert!(timer.set(LONG * 60 * 24, cx).is_pending());
-        // On the pool's clock the day is over.
+        // On the pool's clock, the set time is over.
         timer.at = Instant::from_nanos(1);
         assert!(timer.set(LONG, cx).is_pending());
         assert_eq!(timer.sleep.deadline(), TokioInstant::now() + LONG);

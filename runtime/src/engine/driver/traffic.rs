@@ -92,7 +92,6 @@ impl Traffic {
         self.received += 1;
     }
 
-    /// Returns the number of answers and messages read so far.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
@@ -111,7 +110,7 @@ impl Traffic {
     }
 
     /// Lets further requests be sent without waiting for answers, because the server has not
-    /// answered for long.
+    /// answered for a long time.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -147,7 +146,7 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // A late answer to a batch that `stalls` has removed.
+        // This answer comes late: `stalls` has removed its batch.
         traffic.answered(OpId(3));
     }
 

@@ -75,8 +75,8 @@ impl Times {
     }
 }
 
-/// If this pool has reported its store as away, takes the report back, because a dropped pool does
-/// not count.
+/// If this pool has reported its store as away, takes the report back, because a dropped pool no
+/// longer counts.
 impl Drop for Times {
     fn drop(&mut self) {
         if self.away {

@@ -203,7 +203,7 @@ impl World {
         let length = match self.random.below(3) {
             _ if self.is_hot => self.random.millis(20, 80),
             0 => self.random.millis(0, 1_500),
-            // Mostly short, so that several calls follow each other within one lease.
+            // Most bodies are short, so that several calls follow each other within one lease.
             _ => self.random.millis(0, 40),
         };
         let token = self.nodes[node].core.token_of(ticket);
@@ -223,7 +223,7 @@ impl World {
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.keep_min_hold(node, ticket);
-        // If an operator has deleted the lock, it became free before this answer arrived.
+        // If an operator has already deleted this lock, another call may have the key now.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);
         }

@@ -25,7 +25,7 @@ impl World {
         })
     }
 
-    /// Picks the calling function, because two functions can keep results for the same key.
+    /// Picks one of two calling functions, each of which keeps its own results for a key.
     pub(super) fn function(&mut self, replay: Option<Replay>) -> &'static str {
         match replay {
             Some(_) if self.random.one_in(4) => "another",
@@ -135,7 +135,7 @@ impl World {
         let of = (key.clone(), *function);
         self.outcome.recalled += 1;
         // A later result may have replaced this one while the answer was under way. Each result has
-        // a different number.
+        // a greater number than all before it.
         let number = |kept: &Kept| kept.json.parse::<u64>().ok();
         let known = self.results.get(&of).and_then(|(known, _)| number(known));
         let stale = known < number(kept) || self.is_of_another_function(&of, kept);

@@ -122,9 +122,9 @@ pub(super) enum Holder {
         fence: Fence,
         reserved_fences: u32,
     },
-    /// Handed over to a process that has not confirmed it yet.
+    /// Reserved for a process that has not asked for the key yet.
     Handed,
-    /// Kept for a time after the release by the holder with this token.
+    /// Kept for a time after its release. The last holder had this token.
     Kept(Token),
     /// The readers' tokens, each with the end of its share.
     Shared(HashMap<Token, Instant>),
@@ -193,7 +193,7 @@ pub(super) struct Node {
     /// Arrival of the last message to the server. A later message on the same connection must not
     /// arrive earlier.
     pub(super) to_server: Instant,
-    /// Arrival of the last message to the core, for the same reason.
+    /// Arrival of the last message to the core, which later messages must not overtake.
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
     pub(super) callers: BTreeMap<TicketId, Caller>,
@@ -220,7 +220,7 @@ pub(super) struct World {
     /// The tokens of keys that an operator deleted. After a deletion, no lock service can prevent a
     /// second holder.
     pub(super) stolen: HashSet<Token>,
-    /// The holder's token of each kept share, by the name under which the server keeps the share.
+    /// The holder's token of each kept share, by the token under which the server keeps the share.
     pub(super) kept_shares: HashMap<Token, Token>,
     /// Kept results by key and function, each with the time until which it is kept.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,
@@ -279,7 +279,7 @@ impl World {
     pub(super) fn plan(&mut self) {
         let mut at = START;
         for _ in 0..CALLS {
-            // One call in three may come up to 200 ms later, the others at most 10 ms.
+            // One call in three comes up to 200 ms after the previous one, the others up to 10 ms.
             let longest = if self.random.one_in(3) { 200 } else { 10 };
             at = at + self.random.millis(0, longest);
             let node = self.any_node();
@@ -458,8 +458,8 @@ impl World {
         }
     }
 
-    /// Checks that no core forgets a key that it may have left on the server before the key's ttl
-    /// is over. The key may have been set by a request that arrived late.
+    /// Checks that each core remembers a key that it may have left on the server, until the key's
+    /// ttl is over. The key may have been set by a request that arrived late.
     pub(super) fn check_orphans(&mut self) {
         let now = self.now;
         let mut found = Vec::new();

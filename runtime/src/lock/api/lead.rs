@@ -222,7 +222,7 @@ async fn sleep(pool: &LockPool, time: Duration) {
     .await;
 }
 
-/// Runs `work`. Returns none if `end` ends first.
+/// Runs `work`. Returns none if `end` completes first.
 async fn before<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     let (mut end, mut work) = (pin!(end), pin!(work));
     poll_fn(|cx| {

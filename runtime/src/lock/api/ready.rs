@@ -1,4 +1,4 @@
-//! The readiness of a pool: a lock can be taken now.
+//! The readiness probe of a pool: checks that a lock can be taken now.
 
 use std::future::poll_fn;
 use std::panic::Location;
@@ -14,8 +14,8 @@ use crate::lock::take::pending::PendingLock;
 use crate::lock::take::settings::Settings;
 use crate::pool::LockPool;
 
-/// The ttl of the lock, which each store can serve. If its release gets lost, the lock ends after
-/// this time.
+/// The ttl of the probe's lock, which every store accepts. If the release gets lost, the lock ends
+/// after this time.
 const TTL: Duration = Duration::from_secs(2);
 
 impl LockPool {

@@ -198,9 +198,9 @@ impl LockRequest {
         self
     }
 
-    /// Takes a share of the lock, as a reader. Many readers can hold the lock together, or one call
-    /// without this option, the writer. A reader that arrives while a writer queues must queue
-    /// behind the writer. Each reader has a separate lease. Default: exclusive.
+    /// Takes a share of the lock, as a reader. Many readers can hold the lock together. A call
+    /// without this option is a writer, and holds it alone. A reader that arrives while a writer
+    /// queues must queue behind the writer. Each reader has a separate lease. Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;

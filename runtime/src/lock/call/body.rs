@@ -11,8 +11,8 @@ pub(crate) mod slot;
 /// The interface between a body and the code around it. That code is the same for all bodies, so it
 /// is compiled once, with this crate.
 pub(crate) trait Body {
-    /// Polls the body. When the body has returned, its value is stored. Ready with true if a lock
-    /// with `cooldown` stays after this value.
+    /// Polls the body. When the body has returned, its value is stored. Ready with true if the
+    /// value keeps the lock taken for its `cooldown`.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
 
     /// Drops the body, but not its returned value.
@@ -33,7 +33,7 @@ pub(crate) trait Body {
     }
 }
 
-/// Function that returns true if a lock with `cooldown` stays after this value. None without
+/// Function that returns true if the value keeps the lock taken for its `cooldown`. None without
 /// `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 

@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// Ready when the body has returned or panicked, or when a lease is lost. If the body has
-    /// returned, the result is true if a lock with `cooldown` stays.
+    /// returned, the result is true if its value keeps the lock taken for the `cooldown`.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,8 +80,8 @@ impl Gate {
         };
         match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
             Ok(Poll::Ready(good)) => Poll::Ready(self.returned().map(|()| Ok(good))),
-            // A later loss must wake this task. For an earlier loss, which woke no task, `register`
-            // returns false.
+            // A loss after `register` must wake this task. For a loss before it, which woke no
+            // task, `register` returns false.
             Ok(Poll::Pending) => {
                 self.held.polled(self.polls);
                 let live = self.held.register(cx);
@@ -146,8 +146,7 @@ mod tests {
             matches!(ended, Some(Err(LockError::Lost { .. }))),
             "{ended:?}"
         );
-        // The body is not polled at all if this thread was delayed past the end of the lease
-        // before.
+        // The body is never polled if this thread was delayed until the lease was over.
         assert!(polls <= 1, "{polls}");
     }
 }

@@ -172,7 +172,7 @@ fn write_all(rest: &mut &str, close: char, sorts: bool, rules: Rules, out: &mut 
     out.push(close);
 }
 
-/// Takes the first `bytes` of `rest`.
+/// Takes the first `bytes` bytes off `rest`.
 fn take<'a>(rest: &mut &'a str, bytes: usize) -> &'a str {
     let (taken, left) = rest.split_at_checked(bytes).unwrap_or((rest, ""));
     *rest = left;

@@ -93,7 +93,7 @@ impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint>
     }
 }
 
-/// SHA-256 of the JSON of `value`, with the fields of maps in the order of their names.
+/// SHA-256 of the canonical JSON of `value`, in which maps are sorted and each number has one form.
 pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerprint, LockError> {
     let json = serde_json::to_string(value).map_err(|error| {
         LockError::config(format!(

@@ -31,7 +31,7 @@ type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
     note = "return a `Result`, or leave `cooldown` out"
 )]
 pub trait Outcome<Hint> {
-    /// True if the lock stays after this value.
+    /// True if the value keeps the lock taken for its `cooldown`.
     fn is_ok(&self) -> bool;
 }
 

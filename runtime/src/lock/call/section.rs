@@ -219,7 +219,8 @@ impl Section {
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
-    /// Requests the release. If the lease is lost, there is no answer to wait for.
+    /// Requests the release. After a loss, only drops the locks and returns the error, because
+    /// there is no answer to wait for.
     fn begin_release(
         &mut self,
         end: Result<thread::Result<bool>, LockError>,
@@ -234,8 +235,8 @@ impl Section {
                 let keeps = good || seeded!(KeptAfterErr);
                 (self.settings.cooldown.filter(|_| keeps), Ok(Ok(())))
             }
-            // The panic is caught, so that the release is awaited here. If the panic ended the
-            // runtime, no caller would wait until the release is sent.
+            // The panic is caught, so that the release is awaited here. Otherwise the panic could
+            // end the runtime before the release is sent.
             Ok(Err(panic)) => {
                 held.ends(End::Panicked);
                 (None, Ok(Err(panic)))

@@ -17,7 +17,8 @@ pub struct Site {
     file: &'static str,
     line: u32,
     template: &'static str,
-    /// Returns the compiler's path of a closure at this place, which includes the type of a method.
+    /// Returns the compiler's path of a closure at this place. For a method, it includes the
+    /// method's type.
     path: fn() -> &'static str,
     name: OnceLock<String>,
     label: OnceLock<Label>,

@@ -30,8 +30,8 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when a call with one key has requested the key, or a call with several keys holds all of
-    /// them.
+    /// Set when the call has requested its only key. With several keys, or if the call enters a
+    /// lock, set when it has all of them.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -84,7 +84,7 @@ impl Locks {
     /// sets them when it has all of them.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
-            // A call takes its locks only once, so no lease is already set.
+            // A call takes its locks only once, so `set` cannot fail.
             let _ = lock.lease.set(lease);
         }
     }
@@ -199,7 +199,7 @@ impl Locks {
         lost.unwrap_or(&self.0[0]).lost_error()
     }
 
-    /// Ends when one of the leases is over; at once if the call does not hold all its keys.
+    /// Completes when one of the leases is over; at once if the call does not hold all its keys.
     pub(crate) async fn over(&self) {
         let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {
@@ -306,7 +306,7 @@ impl LeaseRef {
 
     /// Returns this lease for the nested calls of its call. They all share one permit.
     pub(crate) fn view(&self) -> Self {
-        // Create the semaphore now, so that all views share it.
+        // Creates the semaphore now, so that all views share it.
         let _ = self.permit();
         self.clone()
     }

@@ -20,8 +20,8 @@ use crate::error::LockError;
 use crate::pool::PoolId;
 
 thread_local! {
-    /// Outermost first, each with the task that polls the body. The task is none outside of tokio's
-    /// tasks.
+    /// The locks around the running code, outermost first, each with the task that polls the body.
+    /// The task is none outside of tokio's tasks.
     static PATH: RefCell<Vec<(Option<task::Id>, Locks)>> = const { RefCell::new(Vec::new()) };
 }
 

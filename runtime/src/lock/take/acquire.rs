@@ -309,8 +309,8 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are released, before any later request of this process. Returns none if the
-    /// first leases have become too old. The call then starts again.
+    /// locks before it are released at once. Returns none if the first leases have become too old.
+    /// The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {

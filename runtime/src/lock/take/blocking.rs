@@ -27,7 +27,7 @@ thread_local! {
 /// A call that parks its thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parks {
-    /// True if the thread belongs to a runtime whose tasks cannot run meanwhile.
+    /// True if the thread belongs to a runtime, whose tasks cannot run on the parked thread.
     on_worker: bool,
 }
 

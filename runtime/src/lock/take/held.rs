@@ -52,8 +52,8 @@ impl NestedPermit {
         Some(Self::of(holder, permit))
     }
 
-    /// Takes the permit for a call that parks its thread. If another branch of the body has the
-    /// permit, that branch could not return it: only this thread polls the body.
+    /// Takes the permit for a call that parks its thread. Refuses the call if another branch of the
+    /// body has the permit: the parked thread could not poll that branch.
     pub(crate) fn without_waiting(holder: &LeaseRef, key: &str) -> Result<Self, LockError> {
         holder.cell.check()?;
         Self::at_once(holder).ok_or_else(|| holder.would_deadlock(key))

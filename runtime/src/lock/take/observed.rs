@@ -236,8 +236,8 @@ fn close(span: &mut Span) {
     }
 }
 
-/// Calls the subscriber. If it panics, only the report in `report` is lost. The call continues, and
-/// a panic during a drop does not end the process.
+/// Calls the subscriber. If it panics, only this report is lost. The call continues, and a panic
+/// during a drop does not end the process.
 fn guarded(report: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(report));
 }

@@ -79,14 +79,13 @@ impl PendingLock {
     /// ([`LeaseCell::kept`]). For a held lock, the result is the current time.
     ///
     /// Cancel safety: the ticket exists before the engine gets the request. So a value dropped at
-    /// any point leaves no lock behind: the engine waits for the pending answer, and removes what
-    /// the request set.
+    /// any point leaves no lock behind: the engine removes the key that the request may have set.
     pub(crate) fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Instant>, LockError>> {
         ready!(self.poll_granted(cx))?;
-        // This task may have slept past the lease's end before the grant woke it.
+        // The lease may have ended between the grant and this poll.
         let now = self.cell.live_at();
         if now.is_err() && self.cell.kept().is_some() {
             // The engine has forgotten the ticket already.
@@ -96,10 +95,10 @@ impl PendingLock {
         Poll::Ready(now.map(Some))
     }
 
-    /// Takes the locks of one call in one request, without queueing. With a `wait`, this try lasts
-    /// at most that long. After a failed try, the call queues for the locks individually.
+    /// Takes the locks of one call in one request, without queueing. With a `wait`, the try lasts
+    /// at most that long, and after a failed try the call queues for the locks individually.
     ///
-    /// Returns none if the locks can only be taken individually.
+    /// Returns none if the locks can only be taken individually, or if a lease is already over.
     ///
     /// Cancel safety: like [`poll_taken`](Self::poll_taken), for each of the locks.
     pub(crate) async fn take_all(
@@ -149,9 +148,10 @@ impl PendingLock {
     /// the lock away now.
     pub(crate) fn polled(&self, polls: u32) {
         if self.pool.loses(self.id, polls) {
-            // This task is awake. A wake-up would cause an additional poll of its next step.
+            // This task is awake, so its waker is dropped. A wake-up would cause an additional poll
+            // of its next step.
             drop(self.cell.take_waker());
-            // A stopped engine keeps no lock.
+            // An error means that the engine has stopped, which has ended the lease.
             let _ = self.send(Command::Listen);
         }
     }

@@ -78,7 +78,7 @@ pub(crate) struct Plan {
     pub(crate) wait: Duration,
     /// Maximum time for which a nested call waits for its permit. None: as long as the lease lasts.
     pub(crate) nested_wait: Option<Duration>,
-    /// Time for which the lock stays after success.
+    /// Time for which the lock stays taken after a success.
     pub(crate) cooldown: Duration,
     pub(crate) share: Option<Share>,
     /// Minimum time for which the lock stays at the store, counted from the moment when the call

@@ -93,7 +93,8 @@ fn one_held_key_prevents_taking_the_others() {
     assert!(core.is_idle() && silent(&mut core, START));
 }
 
-/// Fails if a call overtakes another call of this process.
+/// Fails if a call requests several locks at once although another call of this process holds or
+/// requests one of them.
 #[test]
 fn a_key_in_use_by_the_process_is_not_requested() {
     for answered in [false, true] {
@@ -114,7 +115,7 @@ fn a_key_in_use_by_the_process_is_not_requested() {
     }
 }
 
-/// Fails if a call that comes during the request asks at the same time, or never asks.
+/// Fails if a later call for one of the keys asks the store during the request, or never asks.
 #[test]
 fn a_call_during_a_request_waits_behind_it() {
     let mut core = core();
@@ -182,8 +183,8 @@ fn an_abandoned_request_is_undone() {
     assert!(core.is_idle());
 }
 
-/// Fails if the waiting time of a call does not end all its tickets, or if a late answer grants
-/// locks.
+/// Fails if the end of a call's waiting time does not end all its tickets, or if a late answer
+/// grants locks.
 #[test]
 fn the_tickets_of_a_call_share_its_budget() {
     let wait = Duration::from_millis(50);

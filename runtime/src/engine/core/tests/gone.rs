@@ -121,8 +121,8 @@ fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     assert!(core.is_idle());
 }
 
-/// Fails if the order of the answers to two tries matters. The server may have carried out the
-/// second try first.
+/// Fails if a try reports a loss while another try has no answer. The server may have carried out
+/// the other try first.
 #[test]
 fn two_concurrent_tries_report_no_loss() {
     for first_answers in [true, false] {

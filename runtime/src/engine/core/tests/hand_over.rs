@@ -42,7 +42,8 @@ fn lost_reply() -> Failure {
     }
 }
 
-/// Lets `calls` calls request the lock. The first of them gets it.
+/// Lets `calls` calls request the lock. The first of them gets it. `wanted` is true if another
+/// process waits.
 fn holding(core: &mut Core, calls: u64, wanted: bool) {
     for number in 1..=calls {
         enter(core, number, HOUR, START);

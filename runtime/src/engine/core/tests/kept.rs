@@ -91,7 +91,7 @@ fn a_repeated_removal_keeps_the_remaining_time() {
     assert_eq!(keeps(&mut core, until), None);
 }
 
-/// Fails if a lock that must stay taken until two times is freed at the earlier one.
+/// Fails if a lock with a `min_hold` and a `cooldown` is freed at the earlier of their two ends.
 #[test]
 fn the_later_of_two_hold_ends_counts() {
     for (cooldown, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {

@@ -21,8 +21,8 @@ impl Core {
         tickets.any(|(_, ticket)| ticket.acquire().token == token)
     }
 
-    /// Returns a held lease for whose due time no timer is set, neither the ticket's nor that of a
-    /// batch.
+    /// Returns a ticket whose lease has no timer for its due time: neither the ticket's own timer
+    /// nor that of a batch.
     pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
         let in_batch = |id: TicketId, due: Instant| {
             let mut batches = self.renewals.checked_by(due);

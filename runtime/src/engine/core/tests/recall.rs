@@ -81,8 +81,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if a process does not leave the store's queue after a kept result answered its call. The
-/// store has handed the key over to the process before.
+/// Fails if a process keeps its turn at the store after a kept result has answered its only waiting
+/// call.
 #[test]
 fn an_answered_call_leaves_the_queue() {
     let mut core = core();
@@ -222,7 +222,7 @@ fn an_adopter_gets_only_fences_of_the_store() {
     }
 }
 
-/// Fails if a lost lock is adopted, or if the adoption is repeated.
+/// Fails if a lost lock is adopted, or if the refused adoption is repeated.
 #[test]
 fn a_lost_lock_cannot_be_adopted() {
     let (mut core, id) = (core(), TicketId(2));

@@ -45,7 +45,7 @@ fn first_due(core: &mut Core) -> Instant {
     }
 }
 
-/// Returns the one request sent now, which must renew all leases.
+/// Returns the one request sent now, which must renew all three leases.
 #[track_caller]
 fn renewal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {

@@ -9,8 +9,8 @@ use crate::engine::core::ticket::{Acquire, Adoption, TicketId};
 use crate::error::LockError;
 
 impl EngineState {
-    /// Returns the error of a call that tries once, if the store knows that it is away. Without
-    /// this, the call would end only after the `io_timeout`.
+    /// Returns the error of a call that tries once, if the store is away. Without this, the call
+    /// would end only after the `io_timeout`.
     fn absence(&self, acquire: &Acquire) -> Option<LockError> {
         if acquire.waits() || seeded!(AbsenceIgnored) {
             return None;
