@@ -445,6 +445,6 @@ struct Fences<'a>(&'a Locks);
 
 impl fmt::Debug for Fences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.0.fences()).finish()
+        f.debug_map().entries(self.0.peek_fences()).finish()
     }
 }

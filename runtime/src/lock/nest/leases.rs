@@ -114,9 +114,15 @@ impl Locks {
     /// Like [`fence`](Self::fence), for spans: the fence does not count as read by the program.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
-            [only] => only.lease().and_then(|lease| lease.cell.peek_fence()),
+            [only] => only.peek_fence(),
             _ => None,
         }
+    }
+
+    /// Like [`fences`](Self::fences), for debug output: they do not count as read by the program.
+    pub(crate) fn peek_fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
+        let all = self.iter();
+        all.map(|lock| (lock.name.as_str(), lock.peek_fence()))
     }
 
     pub(crate) fn fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
@@ -241,6 +247,10 @@ impl Lock {
 
     fn fence(&self) -> Option<Fence> {
         self.lease().and_then(|lease| lease.cell.fence())
+    }
+
+    fn peek_fence(&self) -> Option<Fence> {
+        self.lease().and_then(|lease| lease.cell.peek_fence())
     }
 
     fn remaining(&self) -> Duration {

@@ -86,13 +86,14 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
 }
 
 /// Fails if a handle that outlives its call shows a fence, and `verify` accepts both this fence and
-/// the fence of the next call.
+/// the fence of the next call. Also fails if debug output counts as reading the fence.
 #[tokio::test]
 async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
     let (first, next) = two_calls(&database, &pool, "late").await;
     let (handle, key) = (first.handle(), first.full_key().to_owned());
+    assert_eq!(format!("{first:?}").matches("Some").count(), 1, "{first:?}");
     drop(first);
     let next = wait::within("it is let in", LONG, next).await;
     let next = next.expect("the lock is handed over");
