@@ -99,9 +99,9 @@ fn unknown(name: &str) -> String {
 }
 
 /// Returns the contestants of a benchmark: those in `wanted`. If `wanted` is empty, returns all
-/// that the benchmark lists, but separate programs only in a full run. Controls
-/// (`Contestant::is_control`) can be in `wanted` even if they are not listed. With `--against`, the
-/// earlier build always takes part, except in measurements without clients.
+/// that the benchmark lists. Then contestants that are separate programs are left out unless the
+/// run is full. Controls (`Contestant::is_control`) can be in `wanted` even if they are not listed.
+/// With `--against`, the earlier build is always added if the benchmark measures clients.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -293,7 +293,7 @@ impl LockError {
     }
 }
 
-/// Formats a duration in whole milliseconds, such as `2s 500ms`.
+/// Formats a duration such as `2s 500ms`, without the part below a millisecond.
 pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))

@@ -19,7 +19,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// The processes, in the order of their start.
+/// Redis key of the list of processes, in the order of their start.
 const RING: &str = "ring:processes";
 
 /// Number of critical sections that a process runs in one turn: the first, and 16 more without a

@@ -1,4 +1,4 @@
-//! The bodies of a worker process, and their notes.
+//! The bodies that a worker process runs, and the notes that they write for the oracle.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -121,8 +121,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The answer came so late that the lease is nearly over. A new request gets the full
-            // ttl.
+            // The lease is nearly over, but the call may still wait (`in_time`). A new request gets
+            // the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held {
                 left,

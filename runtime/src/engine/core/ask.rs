@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Handles the store's message that another process queues for a key that this process holds or
+    /// Handles a message of the store: another process waits for a key that this process holds or
     /// held.
     pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {

@@ -51,7 +51,7 @@ pub(crate) struct Owned<F, T> {
     good: Good<T>,
 }
 
-/// The value of a body that has moved into a task.
+/// The return value of a body that runs in a separate task. The task sets it, the call takes it.
 pub(crate) struct Shared<T>(Arc<Mutex<Option<T>>>);
 
 impl<'a, F, T> Framed<'a, F, T> {

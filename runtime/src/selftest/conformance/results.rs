@@ -216,7 +216,7 @@ fn result(fingerprint: Option<Fingerprint>, json: &str) -> Arc<Kept> {
     Arc::new(Kept { fingerprint, json })
 }
 
-/// Function whose name most tests pass to the store.
+/// The function name that most tests send to the store.
 const FUNCTION: &str = "conformance";
 
 fn recall(key: &FullKey, token: Token, ttl: Duration, queue: bool) -> Op {

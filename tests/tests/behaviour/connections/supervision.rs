@@ -226,7 +226,7 @@ async fn forbidden_scripts_are_retried_with_pauses() {
     }
 }
 
-/// Fails if a process in which a call always waits never lets another process take the lock.
+/// Fails if another process never gets the lock while calls of one process always wait for it.
 #[tokio::test]
 async fn a_busy_process_lets_other_processes_in() {
     let server = Server::start();

@@ -147,8 +147,8 @@ async fn a_client_gets_in_beside_one_process_of_many_tasks() {
 /// Number of times that processes pass a key on before they leave it free for a pause.
 const OFTEN: usize = 4;
 
-/// Fails if a key is left free for a pause after a single long hold. A call that waited for the
-/// lock must get it at once.
+/// Fails if one long hold is enough for the key to be left free for clients without a queue. A call
+/// that already waits must get the lock at once.
 #[tokio::test]
 async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();
