@@ -1,10 +1,5 @@
-<<<<<<< HEAD
 //! Tests of a service under load. The service starts before its store, its password changes twice,
 //! and its store fails over.
-=======
-//! Tests of a service under load. The service starts before its store, the password of its user
-//! changes twice, and the store is down for a while.
->>>>>>> read1
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
