@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::session_server::Node;
+use crate::wait;
 
 /// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -264,7 +265,10 @@ impl Gateway {
     /// Panics if the server does not answer.
     pub fn set_password(&self, name: &str, password: &str) {
         let user = json!({ "name": name, "password": password });
-        self.answer("/v3/auth/user/changepw", &user);
+        // A server refuses the request while its cluster changes the leader.
+        wait::until("the password is changed", LIMIT, || {
+            self.ask("/v3/auth/user/changepw", &user).is_some()
+        });
     }
 
     /// Switches on authentication: clients must log in after this.

@@ -20,7 +20,7 @@ const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest sleep before the clock is read again. The runtime's timers stop while the machine is
 /// suspended.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns the length of the next sleep of a wait that ends at `until`.
 pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {

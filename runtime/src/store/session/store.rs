@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::timeout;
 
-use super::live_session::pause_until;
+use super::live_session::{LONGEST_SLEEP, pause_until};
 use super::reaching::reach_again;
 use super::service::Service;
 use super::shared::{Job, Shared};
@@ -93,13 +93,9 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             let key = id.0.clone();
             shared.submit(Job::Expire(id), vec![key]);
         }
-        // A new lease may end before all others.
-        let earlier = shared.earlier.notified();
-        match next {
-            Some(next) => {
-                let _ = timeout(pause_until(shared.clock, next), earlier).await;
-            }
-            None => earlier.await,
-        }
+        // Looks again at least once a second, because a renewal can bring back a lease that was
+        // over. Wakes up early if a new lease may end before all others.
+        let pause = next.map_or(LONGEST_SLEEP, |next| pause_until(shared.clock, next));
+        let _ = timeout(pause, shared.earlier.notified()).await;
     }
 }

@@ -94,7 +94,8 @@ impl Stage for Sentinels {
     }
 
     fn take_over(&mut self) {
-        self.replace_after("1000");
+        // Sentinels choose no replica that was cut off for longer than ten times this silence.
+        self.replace_after("5000");
         let dead = self.dead.as_ref().expect("the master was killed");
         self.deployment.wait_for_fail_over(dead.announced_port());
     }
@@ -216,8 +217,11 @@ impl Stage for Members {
     }
 
     fn fall(&mut self) {
-        let led = self.all.iter().position(Etcd::leads);
-        self.led = led.expect("the cluster has a leader");
+        wait::until("the cluster has a leader", LONG, || {
+            let led = self.all.iter().position(Etcd::leads);
+            self.led = led.unwrap_or(self.led);
+            led.is_some()
+        });
         self.all.iter_mut().for_each(Etcd::kill);
     }
 
