@@ -120,7 +120,7 @@ fn refused(failure: Failure, access: &Access) -> Failure {
 }
 
 impl Connection {
-    /// Connects to the member at `at` of the URL, and logs in if the URL names a user.
+    /// Connects to the member at `at` of the URL, and logs in if there are credentials.
     pub(super) async fn open(
         address: &Address,
         at: usize,

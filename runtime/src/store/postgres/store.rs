@@ -204,8 +204,8 @@ impl PostgresStore {
         if !self.gathered.is_empty() && self.may_send() {
             self.send();
         }
-        // Polls the calls to send them, then the connection to move bytes, then the calls again to
-        // get their answers.
+        // Polls the calls to pass them to the connection, then the connection to send and receive
+        // bytes, then the calls again to get their answers.
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);

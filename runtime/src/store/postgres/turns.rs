@@ -257,7 +257,7 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // Sends the check, then moves bytes, and then reads the answer to the check.
+        // Polls the check to send it, then the connection, and then the check again for its answer.
         let lives = self.looks_well(cx, now, pause)
             && self.receives(cx, events)
             && self.looks_well(cx, now, pause);

@@ -195,7 +195,7 @@ impl Connection {
         out
     }
 
-    /// Schedules the commands in the buffer to be sent when bytes are next moved.
+    /// Schedules the commands in the buffer to be sent at the next `move_bytes`.
     pub(crate) fn send(&mut self, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
