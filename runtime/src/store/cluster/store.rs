@@ -35,7 +35,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The store rejects a slot map with an older epoch while `failed_reads` is below this number. Then
-/// it accepts the map, because a cluster that was created again begins with a low epoch.
+/// it accepts the map, because a newly created cluster begins with a low epoch.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the slot map asks at once. A single node may be down, or may

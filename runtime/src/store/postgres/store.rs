@@ -250,8 +250,8 @@ impl PostgresStore {
         }
         self.connection = None;
         self.supervisor.lost(failure::not_sent(failure));
-        // Refuses the gathered requests. A gathered release counts as ordered only on the connection
-        // of its acquire.
+        // Refuses the gathered requests. A gathered release counts as ordered only on the
+        // connection of its acquire.
         self.send();
     }
 

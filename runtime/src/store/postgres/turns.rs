@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Replaces this session by the next one, once that is connected, and returns true. After a
+    /// Replaces this session by the next one if that is connected, and returns true. After a
     /// failure, tries again later.
     fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(successor) = &mut self.successor else {
