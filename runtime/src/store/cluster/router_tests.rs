@@ -208,8 +208,8 @@ fn an_undone_acquire_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
-/// Fails if a removal marks its acquires as undone before a node has carried the removal out, or
-/// never.
+/// Fails if acquires count as undone before a node has carried out their removal, or do not count
+/// as undone after that.
 #[test]
 fn a_removal_settles_its_acquires() {
     let mut router = router();

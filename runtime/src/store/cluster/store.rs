@@ -34,8 +34,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// as long as the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a slot map with an older epoch until this many reads have failed. Then it
-/// accepts the map, because a cluster that was created again begins with a low epoch.
+/// The store rejects a slot map with an older epoch while `failed_reads` is below this number. Then
+/// it accepts the map, because a newly created cluster begins with a low epoch.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the slot map asks at once. A single node may be down, or may
@@ -58,7 +58,7 @@ pub(crate) struct ClusterStore {
     /// True if a node's answer has shown, since the last read began, that the map may be out of
     /// date.
     doubted: bool,
-    /// The cluster's epoch when the map was reported.
+    /// The cluster's epoch at the time of the current slot map.
     generation: u64,
     /// Zero while nothing shows that the map is out of date. Otherwise 1, plus one for each read
     /// that did not correct the map.
@@ -308,8 +308,8 @@ impl LockStore for ClusterStore {
         self.nodes.are_away(self.router.map())
     }
 
-    /// Only the master of the key's slot counts. For the lock of a readiness probe, every master
-    /// counts.
+    /// Checks only the master of the key's slot. For the lock of a readiness probe, checks every
+    /// master.
     fn absence(&self, key: &FullKey) -> Option<LockError> {
         let map = self.router.map();
         if key.name().starts_with(RESERVED) {

@@ -273,8 +273,8 @@ mod tests {
         }
     }
 
-    /// Fails if a client connects to another node's address for a node without a host name. Also
-    /// fails if a null host is not replaced with the host that the client asked.
+    /// Fails if a node without a host name is not reached at its own address. Also fails if a null
+    /// host does not mean the host that the client asked.
     #[test]
     fn a_node_without_a_name_is_reached_by_its_address() {
         let named = |text: &str| Value::BulkString(text.into());

@@ -1,4 +1,4 @@
-//! Classes of ttls: all ttls of a class share a lease.
+//! Classes of ttls. Locks with ttls of one class share a session, which is a lease of etcd.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub(super) fn all() -> Vec<Timeout> {
     TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
 }
 
-/// Returns the lifetime of a session for leases of `ttl` seconds. It is about 1 % longer, because
-/// the server's clock may run fast. It is at least another half second longer, so that one
-/// heartbeat can confirm many leases.
+/// Returns the lifetime of a session for locks with a ttl of `ttl` seconds. It is about 1 % longer,
+/// because the server's clock may run fast. It is at least another half second longer, so that one
+/// heartbeat can confirm the renewals of many locks.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

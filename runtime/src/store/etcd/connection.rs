@@ -104,7 +104,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The current keys of a range, or a change of one, as a watch reports them.
+/// The present keys of a watched range, or a change of one of them.
 pub(super) enum Shown<'a> {
     /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
@@ -120,7 +120,7 @@ fn refused(failure: Failure, access: &Access) -> Failure {
 }
 
 impl Connection {
-    /// Connects to the member at `at` of the URL, and logs in if the URL names a user.
+    /// Connects to the member at `at` of the URL, and logs in if there are credentials.
     pub(super) async fn open(
         address: &Address,
         at: usize,
@@ -290,8 +290,9 @@ impl Connection {
             ..RangeRequest::default()
         };
         let create = Some(what);
-        // The server ends the watch when the request stream ends. That stream ends with this
-        // future, because the end of the answer stream alone would not reach the server.
+        // The server ends the watch only when the request stream ends. That stream ends when
+        // `goes_on` is dropped with this future. The end of the answer stream alone would not reach
+        // the server.
         let (goes_on, ended) = oneshot::channel::<()>();
         let mut goes_on = Some(goes_on);
         if seeded!(WatchesLeft) {

@@ -228,8 +228,8 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // Keeps the doubted nodes of this epoch and of later ones. The seal does not stop the
-        // requests of those epochs, which may still create the nodes.
+        // Keeps the nodes that were doubted in the new epoch or later. The seal does not stop their
+        // requests, which may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }

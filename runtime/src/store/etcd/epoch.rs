@@ -45,7 +45,7 @@ impl Epoch {
         self.unsealed_since(self.now(), operations)
     }
 
-    /// Like `unsealed`, but for an `epoch` read before the operations were chosen.
+    /// Like `unsealed`, but for an `epoch` that the caller has read earlier.
     pub(super) fn unsealed_since(&self, epoch: i64, operations: Vec<Operation>) -> TxnRequest {
         TxnRequest {
             compare: vec![revision(MODIFICATION, &self.key, epoch)],
@@ -70,8 +70,8 @@ impl Epoch {
         Ok(header.revision)
     }
 
-    /// Reads the new epoch from the first operation of `answer`, after another request of this
-    /// process has written the session's key. Without the key, the session has ended.
+    /// Updates the epoch from the answer to a transaction with an old epoch. If the session's key
+    /// is missing, the session has ended.
     pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {
             return Err(Trouble::Ended);

@@ -17,8 +17,9 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. For an authentication error that the API does not define,
-/// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
+/// Prefixes of the server's own errors. In some versions, an error of the package `auth` has its
+/// own prefix if the API does not define the error. For example, old tokens have such an error in
+/// 3.5.0.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a failure that a new login resolves.

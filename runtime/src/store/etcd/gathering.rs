@@ -149,8 +149,8 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
 /// Carries out requests. If the session was sealed, tries again with the new epoch. Returns the
 /// requests with their answers, or none if all requests were given up.
 ///
-/// A given-up request is not sent with an epoch that was read later. By then, the seal counts as
-/// the end of this request, and the name of its node may belong to another node.
+/// A given-up request is not sent with a new epoch. The seal counts as the end of this request, and
+/// the name of its node may belong to another node already.
 async fn unsealed(
     client: &Arc<Client>,
     epoch: &Epoch,

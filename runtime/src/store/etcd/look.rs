@@ -262,7 +262,8 @@ fn beginning(key: &[u8]) -> &str {
     text.map_or("", |chunk| chunk.valid())
 }
 
-/// Converts a key to text, one character for each byte, because paths and positions are texts.
+/// Converts a key to text, one character for each byte. `Seen::path` and `Place` are texts, but a
+/// key may have any bytes.
 fn name_of(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }

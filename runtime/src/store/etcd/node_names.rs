@@ -1,9 +1,9 @@
 //! Reusable names for the nodes of a session.
 //!
-//! The server keeps deleted keys until it compacts its history. For each lock, it goes through all
-//! keys of the directory, including deleted ones. With reused names, a lock costs the same no
-//! matter how often it was taken. A name is free once no request for its former node can still be
-//! carried out.
+//! The server keeps deleted keys until it compacts its history. For each acquire, it goes through
+//! all keys of the lock's directory, including deleted ones. With reused names, an acquire costs
+//! the same no matter how often the lock was taken. A name is free once no request for its former
+//! node can still be carried out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -60,7 +60,7 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// Returns the newest node of the directory that was created before `revision`.
+    /// Returns the newest of the directory's nodes created before `revision`.
     async fn before(
         &self,
         node: &Node,
@@ -149,7 +149,7 @@ impl Service for Etcd {
             .client
             .ask(|connection| async move { connection.keep_alive(lease, patience).await });
         let kept = asking.await?;
-        // A shorter lease would end before its locks.
+        // With less than the granted lifetime, the lease could end before its locks.
         if !session.is_kept(kept.ttl) {
             return Err(Trouble::Ended);
         }
@@ -375,7 +375,7 @@ fn not_open(trouble: Trouble, executed: bool) -> Failure {
     }
 }
 
-/// The failure for a separate lease that ended before its node was attached to it. The session
+/// The failure of `keep` if the separate lease ended before the node was moved to it. The session
 /// continues.
 fn kept_too_late() -> Failure {
     Failure::unavailable(

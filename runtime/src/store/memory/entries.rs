@@ -218,8 +218,8 @@ impl Entries {
         if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
-            // The key is not handed to the first pool in the queue. That pool repeats its request
-            // now, and the answer contains the remaining time.
+            // The key stays taken, so it is not handed to the first pool in the queue. That pool
+            // repeats its request, and the answer contains the remaining time.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);

@@ -81,7 +81,7 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// Adds a request. For a release, `ordered` is true if the acquires that it follows are sent
+    /// Adds a request. For a release, `ordered` is true if the acquires that it undoes are sent
     /// before it on the same connection.
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;

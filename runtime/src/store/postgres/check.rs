@@ -122,7 +122,8 @@ async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>,
     )))
 }
 
-/// Returns the report on a database that cannot keep locks.
+/// Reports a failed attempt to connect: as a finding if the database cannot keep locks, otherwise
+/// as an error.
 pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckReport, LockError> {
     match failure.error {
         LockError::Config { reason } => {

@@ -1,6 +1,7 @@
-//! Opens a connection to the server, moves its bytes, and reads the server's notifications.
+//! Opens a connection to the server, sends and receives its bytes, and reads the server's
+//! notifications.
 //!
-//! The thread that polls the store moves the bytes, like in the Redis store.
+//! The thread that polls the store sends and receives the bytes.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -93,8 +94,8 @@ fn within<T>(
     timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
-/// Connects. Also listens for notifications to `process`, unless the URL excludes that for this
-/// connection.
+/// Connects. Also listens for notifications to `process`, unless the URL has `listen=` or
+/// `pooler=1`.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Option<Token>,
@@ -138,7 +139,7 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // These requests are sent together, because after an outage, leases may end during further
+    // Two groups of requests, each sent together: after an outage, leases may end during further
     // round trips. The checks come first, because the settings below must not change the sessions
     // of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
@@ -292,8 +293,8 @@ impl Connection {
         self.io_driver.wire()
     }
 
-    /// Moves bytes, and reads the server's notifications. An error means that the connection has
-    /// ended.
+    /// Sends and receives bytes, and reads the server's notifications. An error means that the
+    /// connection has ended.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

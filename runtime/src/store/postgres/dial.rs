@@ -1,4 +1,4 @@
-//! Opens connections, and moves their bytes.
+//! Opens connections, and sends and receives their bytes.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -35,7 +35,7 @@ pub(super) type Dialed = (Client, IoDriver, Option<Instant>);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Moves the bytes of one connection while it is polled, like in the Redis store.
+/// Sends and receives the bytes of one connection while it is polled.
 pub(super) struct IoDriver {
     connection: tokio_postgres::Connection<Socket, Stream>,
     wire: Arc<Wire>,
@@ -47,8 +47,8 @@ impl IoDriver {
         &self.wire
     }
 
-    /// Moves bytes. Returns the next message that answers no request, such as a notification, or
-    /// the end of the connection.
+    /// Sends and receives bytes. Returns the next message that answers no request, such as a
+    /// notification, or the end of the connection.
     pub(super) fn poll_message(
         &mut self,
         cx: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl IoDriver {
         })
     }
 
-    /// Runs `work`, and moves bytes meanwhile.
+    /// Runs `work`, and sends and receives bytes meanwhile.
     pub(super) async fn drive<T>(
         &mut self,
         work: impl Future<Output = Result<T, Failure>>,

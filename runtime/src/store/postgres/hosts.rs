@@ -157,7 +157,8 @@ impl Hosts {
         Ok(access)
     }
 
-    /// True if any server can pose as one of these, because none is certified.
+    /// True if connections are encrypted, but the servers are not verified. Another server could
+    /// then pose as one of them.
     pub(super) fn is_unproven(&self) -> bool {
         self.security == Security::Encrypted && self.tls.ca.is_none() && !self.tls.is_given()
     }

@@ -69,8 +69,7 @@ pub(crate) struct PostgresStore {
     sweep_at: Instant,
     /// Fires when the next work is due, such as the removal of idle rows or a new connection.
     timer: Pin<Box<Sleep>>,
-    /// Set to the time at which the silence became too long. Fires only after tokio has polled the
-    /// sockets again.
+    /// Timer of `has_looked_after`. It fires only after tokio has polled the sockets again.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -205,8 +204,8 @@ impl PostgresStore {
         if !self.gathered.is_empty() && self.may_send() {
             self.send();
         }
-        // Polls the calls to send them, then the connection to move bytes, then the calls again to
-        // get their answers.
+        // Polls the calls to pass them to the connection, then the connection to send and receive
+        // bytes, then the calls again to get their answers.
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
@@ -251,14 +250,14 @@ impl PostgresStore {
         }
         self.connection = None;
         self.supervisor.lost(failure::not_sent(failure));
-        // Refuses the gathered requests. A gathered release counts as ordered only on the connection
-        // of its acquire.
+        // Refuses the gathered requests. A gathered release counts as ordered only on the
+        // connection of its acquire.
         self.send();
     }
 
     fn connected(&mut self, result: Result<Opened, Failure>) {
         match result {
-            // Calls on a connection that still works end there, so that each has its answer.
+            // The old connection still works, so its calls end on it, and each gets its answer.
             Ok(opened) if self.connection.is_some() && !self.supervisor.is_out() => {
                 self.supervisor.adopted();
                 self.successor = Some(opened);
@@ -272,7 +271,7 @@ impl PostgresStore {
         }
     }
 
-    /// True if the server notifies the pool now when a key is reserved for it.
+    /// True if the server currently notifies the pool when a key is reserved for it.
     fn listens(&self) -> bool {
         let here = self.connection.as_ref();
         here.is_some_and(|connection| connection.listens)
@@ -288,7 +287,7 @@ impl PostgresStore {
         moved
     }
 
-    /// Moves bytes. Returns true if the connection has ended.
+    /// Sends and receives bytes. Returns true if the connection has ended.
     fn poll_connection(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(connection) = &mut self.connection else {
             return false;
@@ -364,8 +363,8 @@ impl PostgresStore {
         }
     }
 
-    /// Returns the failure of a call. If its connection has ended, returns the cause of that end,
-    /// because the cause helps more than the end itself.
+    /// Returns the failure of a call. If the store has lost its connection, returns the cause of
+    /// that.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {
@@ -376,11 +375,11 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// True if the socket was polled after `at`. If this thread is late, the answer may still be in
-    /// the socket.
+    /// True if the socket was read after `at`. Until then, the answer may be in the socket, because
+    /// this thread or the listener is late.
     ///
-    /// tokio polls the sockets before it ends a timer, and `advance` reads them first. A listener
-    /// may be late, too, so this thread also reads a socket that is left to a listener.
+    /// The first call makes this thread read the socket, even if a listener waits for it. A later
+    /// call returns true once a timer has ended, because tokio polls the sockets before that.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);

@@ -145,7 +145,7 @@ impl Listener {
         }
     }
 
-    /// True if the server notifies this process now.
+    /// True if the server currently notifies this process.
     pub(super) fn listens(&self) -> bool {
         matches!(self.state, State::Listening(_))
     }
@@ -224,8 +224,8 @@ impl Session {
         }
     }
 
-    /// Continues as the next session, once that is connected, and returns true. After a failure,
-    /// tries again later.
+    /// Replaces this session by the next one if that is connected, and returns true. After a
+    /// failure, tries again later.
     fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(successor) = &mut self.successor else {
             return false;
@@ -243,8 +243,8 @@ impl Session {
         }
     }
 
-    /// Moves bytes and reads messages. Returns false once the connection is useless. A check takes
-    /// at most `limit`, and the next one follows after `pause`.
+    /// Sends and receives bytes, and reads messages. Returns false once the connection is useless.
+    /// A check takes at most `limit`, and the next one follows after `pause`.
     fn is_alive(
         &mut self,
         cx: &mut Context<'_>,
@@ -257,7 +257,7 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // Sends the check, then moves bytes, and then reads the answer to the check.
+        // Polls the check to send it, then the connection, and then the check again for its answer.
         let lives = self.looks_well(cx, now, pause)
             && self.receives(cx, events)
             && self.looks_well(cx, now, pause);

@@ -31,7 +31,7 @@ impl ToSql for FullKey {
     to_sql_checked!();
 }
 
-/// A token is written as a `uuid`, but has no version of RFC 9562.
+/// A token is written as a `uuid`, but without the version field of RFC 9562.
 impl ToSql for Token {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Written {
         out.put_u128(self.bits());

@@ -6,7 +6,7 @@
 //! - [`commands`] builds the commands for the server and reads its answers.
 //! - `lua/` contains the scripts that run on the server. Its `README.md` lists the fragments of
 //!   each script.
-//! - [`wire`] opens connections to one server, moves bytes, and splits them into replies.
+//! - [`wire`] opens connections to one server, sends bytes, and splits received bytes into replies.
 //!
 //! Other modules:
 //! - [`master_address`] is the address of the master: a fixed one, or one that [`sentinel`] finds.

@@ -72,8 +72,8 @@ impl ReplicaAcks {
         }
     }
 
-    /// Returns the `WAIT` until enough replicas have all earlier writes of the connection.
-    /// `patience` is the shortest patience of the requests.
+    /// Returns the `WAIT` command. It waits until enough replicas have all earlier writes of the
+    /// connection. `patience` is the shortest patience of the requests.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
         // A limit of 0 would mean to wait forever.
         let limit = self.limit(patience).as_millis().max(1);
@@ -123,8 +123,7 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
     };
     match &reply {
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
-        // The whole renewal fails, even if other keys in it are lost. The next attempt reports
-        // those keys.
+        // Fails the whole renewal, even for lost keys. The next attempt reports those.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),

@@ -70,7 +70,7 @@ impl QuorumCore {
         met
     }
 
-    /// Returns another node that is the same server and is not excluded from voting.
+    /// Returns another node with the same server process, if that node is not excluded from voting.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others

@@ -76,8 +76,8 @@ impl RedlockSource {
         each.collect()
     }
 
-    /// Returns a page of locks from the node in `place`. A lock is listed only for the first node
-    /// that has it.
+    /// Returns a page of locks from one node. `place` has its number and cursor. Each lock is
+    /// listed only for the first node on which it is found.
     async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
         let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
         let number: usize = number.parse().unwrap_or_default();

@@ -72,8 +72,8 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Decides if the lock is taken. If a quorum of yes votes has become impossible, a single no
-    /// vote is enough for a refusal. But the votes that are not void must be a quorum.
+    /// Decides if the votes grant the lock. If a quorum of yes votes has become impossible, a
+    /// single no vote is enough for a refusal. But the votes that are not void must be a quorum.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {

@@ -61,8 +61,8 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The script gets the shares' key instead of the queue's key. The shares' key has another
-        // type than a queue, so the script treats it as an empty queue.
+        // The queue's key may be on another node, so the script gets the shares' key as the queue.
+        // That key has another type, so the script treats it as an empty queue.
         [
             Op::Keep {
                 renewals,

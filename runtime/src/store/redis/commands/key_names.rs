@@ -133,8 +133,8 @@ impl KeyNames {
         Joined([&self.process, ":", owner, space, function])
     }
 
-    /// Returns the text after the token on a node of a quorum. The time of this machine's clock
-    /// takes the position of the fence, because such a node gives no fence.
+    /// Returns the text after the token in a lock's value, for a node of a quorum. The time of this
+    /// machine's clock takes the position of the fence, because such a node gives no fence.
     pub(crate) fn record(&self, function: &str) -> String {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = since.unwrap_or_default().as_micros();

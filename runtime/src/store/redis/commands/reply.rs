@@ -41,7 +41,8 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
             let failure = server_error(error.code(), error.details());
             ops.iter().map(|_| Err(failure.clone())).collect()
         }
-        // One answer for all requests: all locks were free, or all carried their tokens.
+        // One answer for all requests: all acquired locks were free, or all released ones had their
+        // tokens.
         ([first, ..], all @ (Value::BulkString(_) | Value::Int(_))) if is_batched(first) => ops
             .iter()
             .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
@@ -113,7 +114,7 @@ fn taken(take: &Take, value: &Value, scripts: Scripts) -> Option<Result<Reply, F
     reply.map(Ok)
 }
 
-/// Reads the error in a script's answer for one lock, for which the server refused a command.
+/// Reads the server's error in a script's answer for one lock.
 fn refused(error: &str) -> Failure {
     let (code, details) = error.split_once(' ').unwrap_or((error, ""));
     let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_uppercase());
@@ -125,7 +126,7 @@ fn refused(error: &str) -> Failure {
 }
 
 /// Reads the fence of a lock that was free and had no queue. The script has reserved as many fences
-/// as the request asked for.
+/// as requested.
 fn free(fence: &Value, reserved_fences: u32) -> Option<Reply> {
     Some(Reply::Acquired {
         fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
@@ -334,8 +335,8 @@ mod tests {
         assert_eq!(failure.code(), "protocol");
     }
 
-    /// Fails if a refused share is dropped from the list, which would assign the following answers
-    /// to the wrong shares.
+    /// Fails if an unreadable refusal is dropped from the answers. The following answers would then
+    /// belong to the wrong locks.
     #[test]
     fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {

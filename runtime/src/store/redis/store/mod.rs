@@ -3,7 +3,7 @@
 //! The store replaces a connection that ends, or that leaves a request unanswered for longer than
 //! the request's patience. The engine has its own time-outs and never waits for the replacement.
 //! The connection manager of the crate `redis` is not enough: it never replaces a connection that
-//! falls silent without an error, and after such a cut a command can block for many seconds.
+//! falls silent without an error. A command on such a connection can block for many seconds.
 //!
 //! [`requests`] sends requests and reads their answers.
 
@@ -173,8 +173,8 @@ impl RedisStore {
         self.supervisor.is_out() || self.connection.is_none()
     }
 
-    /// Returns the reason of the outage, while the server is known to be away. A connection that
-    /// was silent for a while and answers again is used, even if no new one can be opened.
+    /// Returns the reason of the outage, while the server is known to be away. It is not away while
+    /// the current connection answers, even if no new one can be opened.
     pub(crate) fn away(&self) -> Option<&Failure> {
         let answers = self.connection.as_ref().is_some_and(|connection| {
             let silent_at = connection.silent_at();
@@ -341,8 +341,8 @@ impl RedisStore {
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
-            // The answer may have arrived, and only the listener is late. So the store reads all
-            // received bytes, and also connects again.
+            // Perhaps only the listener is late. So the store reads all received bytes, while it
+            // opens a new connection.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {

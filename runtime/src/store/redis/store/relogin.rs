@@ -24,7 +24,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Access, Failure>> + Send>>;
 #[derive(Default)]
 pub(super) struct Relogin {
     at: Option<Instant>,
-    /// The running call of the program's function that returns new credentials.
+    /// The pending call of the program's credentials function.
     asking: Option<Asking>,
 }
 

@@ -279,8 +279,8 @@ impl RedisStore {
         }
     }
 
-    /// Drops the connection to a server that refuses to load the scripts. The next attempt to
-    /// connect reaches another server, or reports the reason.
+    /// Drops the connection if its server refused to load the scripts. The next attempt to connect
+    /// loads them on another server, or reports the reason.
     fn scripts_loaded(&mut self, generation: Generation, answers: Vec<Value>) {
         if let Err(failure) = scripts::check_loaded(&scripts::missing(None), answers) {
             self.lost(generation, failure);
@@ -289,8 +289,8 @@ impl RedisStore {
 }
 
 /// Records that an acquire is sent on the connection `generation`. For a removal, returns true if
-/// all acquires that it undoes were sent on this connection. If one of them was sent on another
-/// connection, returns that connection as well.
+/// all acquires that it undoes were sent on this connection. Otherwise also returns one of the
+/// other connections, if there is one.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,

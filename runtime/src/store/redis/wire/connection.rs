@@ -30,8 +30,8 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 /// notifying either end, and the next call should not be the first to notice.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Minimum time after which a replaced connection gives up a request. The engine has retried the
-/// request long before, but a late answer can still show the outcome of the earlier attempt.
+/// Minimum time before a replaced connection gives up a request. The engine has retried the request
+/// long before, but a late answer can still show the outcome of the earlier attempt.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Number of a connection of this store. Each new connection gets the next number.
@@ -113,7 +113,7 @@ pub(crate) enum Content {
 }
 
 impl Connection {
-    /// On a slow network, requests get a longer patience than requested, but at most `slowest`.
+    /// On a slow network, the patience of requests is extended, to `slowest` at most.
     pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
@@ -195,7 +195,7 @@ impl Connection {
         out
     }
 
-    /// Schedules the commands in the buffer to be sent when bytes are next moved.
+    /// Schedules the commands in the buffer to be sent at the next `move_bytes`.
     pub(crate) fn send(&mut self, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);

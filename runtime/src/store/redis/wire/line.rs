@@ -1,8 +1,8 @@
-//! Moves the bytes of one connection. Requests are sent in order, and answered in the same order.
+//! Sends and receives the bytes of one connection. Requests are sent in order, and answered in the
+//! same order.
 //!
-//! The thread that polls the store moves the bytes. So a thread with a request writes it to the
-//! socket without waking another thread. The thread that is notified of an answer reads that
-//! answer.
+//! The thread that polls the store does this. So a thread with a request writes it to the socket
+//! without waking another thread. The thread that is notified of an answer reads that answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -69,8 +69,8 @@ async fn try_login(
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
         // The connection works even if the server does not know the commands for names, or does not
-        // permit them. But without credentials in RESP2, they are the first commands, so the server
-        // answers them with `NOAUTH` if it needs a password.
+        // permit them. In RESP2 without credentials, these may be the first commands. A server that
+        // needs a password then answers them with `NOAUTH`.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })

@@ -5,8 +5,8 @@
 //!   [`connect`] opens a connection and sets it up.
 //! - [`connection`] is a connection in use. It has the pending exchanges, and detects a silent
 //!   connection.
-//! - [`line`] moves the bytes of a connection. [`framer`] splits them into replies, and [`replies`]
-//!   parses the replies.
+//! - [`line`] sends and receives bytes. [`framer`] splits received bytes into replies, and
+//!   [`replies`] parses the replies.
 
 pub(crate) mod connect;
 pub(crate) mod connection;
