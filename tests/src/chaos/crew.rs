@@ -199,6 +199,11 @@ impl Hand {
         &mut self.process
     }
 
+    /// Returns the number of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// True if the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.exited().is_some()

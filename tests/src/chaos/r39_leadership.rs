@@ -151,9 +151,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     while let Some(term) = leader.filter(|_| failures < total) {
         std::thread::sleep(random.duration(TTL * 2));
         let term = term.latest(&mut watch);
-        let member = members
-            .iter_mut()
-            .find(|member| member.hand.process().id() == term.process);
+        let mut all = members.iter_mut();
+        let member = all.find(|member| member.hand.id() == term.process);
         let member = member.expect("the leader is a member");
         let due = now();
         member.strike(failures % 4);
