@@ -37,7 +37,8 @@ impl HoldTimes {
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
         // No refused call gets a `retry_after` beyond the end of the lease anyway.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // A fixed `cooldown` of the call site needs no mean: `retry_after` adds it.
+        // The time for which the key stays taken counts, too. A fixed `cooldown` does not, because
+        // `retry_after` adds it.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
