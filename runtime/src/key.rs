@@ -198,7 +198,7 @@ pub fn encode(value: impl fmt::Display) -> String {
     text
 }
 
-/// Writes a value unchanged, and stops after the piece that exceeds [`MAX_LEN`].
+/// Writes a value unchanged. Fails after the write that exceeds [`MAX_LEN`].
 struct Limited<'a>(&'a mut String);
 
 impl fmt::Write for Limited<'_> {

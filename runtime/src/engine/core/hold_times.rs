@@ -12,7 +12,8 @@ use super::ticket::{Acquire, SiteId, Ticket};
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// `retry_after` of a refused call if no hold time is known for the call site.
+/// `retry_after` of a refused call if the lock has a watchdog, and no hold time is known for the
+/// call site.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Shortest `retry_after` of a refused call. A shorter time would save nothing, because each try

@@ -13,7 +13,7 @@ use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::error::LockError;
 use crate::store::LockStore;
 
-/// The caller that waits for the removal of a kept result.
+/// Sender to the caller that waits for the removal of a kept result.
 pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 
 /// Wakers to call, and reports to send.
