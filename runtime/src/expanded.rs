@@ -85,8 +85,8 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
 }
 
 /// Mentions a whole argument, so that the expanded `async move` block captures it whole, and not
-/// only one of its fields. The expanded code assigns `()` to the returned reference, because Clippy
-/// accepts the use of a name such as `_id` on the left side of an assignment.
+/// only one of its fields. The expanded code assigns `()` to the returned reference: on the left
+/// side of an assignment, Clippy accepts a name such as `_id`.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }

@@ -1,10 +1,9 @@
 //! Releasing a lock, and removing a lock that the store may grant to an abandoned call.
 //!
-//! A removal is final in two cases: it followed every acquire of its token on the same connection,
-//! or the outcomes of these acquires are known. Otherwise the engine repeats the removal until the
-//! key would have expired anyway, because the server may carry out an unanswered acquire later. In
-//! a test, clients sent 100 requests, timed out and closed their sockets. The server carried out
-//! all 100.
+//! A removal is final if the outcomes of all acquires of its token are known, or if it followed
+//! them on the same connection. Otherwise the engine repeats the removal until the key would have
+//! expired anyway, because the server may carry out an unanswered acquire later. In a test, clients
+//! sent 100 requests, timed out and closed their sockets. The server carried out all 100.
 //!
 //! A removal that finds the key gone reports a lost lease ([`Removal::Gone`]). It does not if the
 //! key may have expired, or if another request of the same ticket may have removed it.

@@ -1,4 +1,4 @@
-//! Alarms for waits that the core does not time, such as the wait of a nested call until it may
+//! Alarms for waits that the core does not time. For example, a nested call waits until it may
 //! enter the lock of its enclosing call. An alarm wakes its caller when the waiting time is over.
 //!
 //! The engine provides these timers, because a caller may run on an executor without timers.
