@@ -57,14 +57,14 @@ pub(crate) struct LeaseCell {
     waker: Mutex<Option<Waker>>,
     /// True if the waker's task waits for the end of the release, and no longer polls the body.
     awaits_release: AtomicBool,
-    /// Notified once, when the lock is no longer held.
+    /// Notified when the lock is no longer held.
     over: Notify,
     /// True if a task may wait for `over`.
     watched: AtomicBool,
 }
 
-/// A waker taken from a lease cell. A waker runs the program's code, so it is woken or dropped only
-/// after the engine's mutex is released.
+/// A waker taken from a lease cell. A waker runs the program's code, so it is called or dropped
+/// only after the engine's mutex is released.
 #[derive(Debug)]
 pub(super) enum Parting {
     Wake(Waker),
