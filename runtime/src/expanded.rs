@@ -23,7 +23,7 @@ pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
 
-/// Names the holder of a requested lock after `site`. Used by the command `leasehold`.
+/// Records `site` as the holder of the requested lock. Used by the command `leasehold`.
 pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
     request.at(At::Function(site))
 }
@@ -34,11 +34,11 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
 
-/// Passed as the last argument to functions with a private bound, such as `KeyPart<Hint>`.
+/// The last argument of functions with a private bound such as `KeyPart<Hint>`, where `Hint` is the
+/// argument's type.
 ///
-/// `Hint` is the type of this argument. rustc has not inferred it yet when it reports that a value
-/// does not meet the bound. So rustc does not suggest adding the private trait to the user's
-/// signature.
+/// If a value does not meet the bound, rustc reports that before it has inferred `Hint`. So it does
+/// not suggest adding the private trait to the user's signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -66,8 +66,9 @@ pub trait WholeKey<Hint>: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
 
-/// Appends the value of the placeholder `<name>` to a key. The expanded code assigns `()` to the
-/// returned reference: on the left side of an assignment, rustc does not suggest to insert `()`.
+/// Appends the value of the placeholder `<name>` to a key. For a field such as `<order.id>`, the
+/// expanded code assigns `()` to the returned reference. Otherwise, if `id` is a method, rustc
+/// would suggest inserting `()` in the wrong place.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
     T: KeyPart<Hint> + ?Sized,
@@ -84,14 +85,13 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
 }
 
 /// Mentions a whole argument, so that the expanded `async move` block captures it whole, and not
-/// only one of its fields. The expanded code assigns `()` to the returned reference, because Clippy
-/// ignores names such as `_id` on the left side of an assignment.
+/// only one of its fields. The expanded code assigns `()` to the returned reference: on the left
+/// side of an assignment, Clippy accepts a name such as `_id`.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
 
-/// Creates a key from an expression. `arguments` has the names of the function's arguments, but is
-/// empty if the expression uses one of them.
+/// Creates a key from an expression. For `arguments`, see `Key::expression`.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
     T: WholeKey<Hint> + ?Sized,

@@ -10,9 +10,9 @@ pub(crate) const MAX_LEN: usize = 512;
 
 /// The reserved word in leasehold's own keys. The encoding of values never produces it.
 ///
-/// Each of these keys is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…`
-/// if the namespace has a brace. So no namespace may contain the word, and no key may have it as a
-/// part.
+/// Each of these keys is `namespace:%leasehold:…`. In a cluster, if the namespace has a brace, the
+/// hash tag comes first: `{tag}:namespace:%leasehold:…`. So no namespace may contain the word, and
+/// no key may have it as a part.
 pub(crate) const RESERVED: &str = "%leasehold";
 
 /// Maximum length of a namespace, in bytes.
@@ -67,10 +67,10 @@ impl Key {
         }
     }
 
-    /// Creates a key from an expression, whose text is not changed. `arguments` has the names of
-    /// the function's arguments, but is empty if the expression uses one of them. If the text
-    /// contains a placeholder such as `<id>` for one of `arguments`, the key is invalid, because
-    /// nothing fills the placeholder.
+    /// Creates a key from an expression, whose text is not changed. If the text contains a
+    /// placeholder such as `<id>` for one of `arguments`, the key is invalid, because nothing fills
+    /// the placeholder. `arguments` has the names of the function's arguments. It is empty if the
+    /// expression uses one of them, because then the text depends on the call.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -115,8 +115,8 @@ impl Key {
             return;
         }
         if self.text.len() > MAX_LEN {
-            // The key is too long, which `finish` reports. The encoder stops within a value that is
-            // too long.
+            // `finish` reports the length. The encoder fails beyond it, so `written` does not prove
+            // that `Display` failed.
         } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
@@ -136,7 +136,8 @@ impl Key {
     }
 }
 
-/// Returns the content of the first `<…>` in `text` whose first name is one of `names`.
+/// Returns the content of the first `<…>` in `text` whose part before the first dot is one of
+/// `names`.
 fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     if names.is_empty() || !text.contains('<') {
         return None;
@@ -197,7 +198,7 @@ pub fn encode(value: impl fmt::Display) -> String {
     text
 }
 
-/// Writes a value unchanged, and stops after the piece that exceeds [`MAX_LEN`].
+/// Writes a value unchanged. Fails after the write that exceeds [`MAX_LEN`].
 struct Limited<'a>(&'a mut String);
 
 impl fmt::Write for Limited<'_> {

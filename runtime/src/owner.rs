@@ -92,8 +92,8 @@ impl Owner {
     }
 }
 
-/// Cuts the path of a function in the middle, to the length that a store keeps beside the host and
-/// the process id.
+/// Cuts the path of a function in the middle, so that `LONGEST` bytes have room for it, the host
+/// and the process id.
 pub(crate) fn fitting(function: &str) -> String {
     let beside = HOST.len() + PID_DIGITS + "  ".len();
     cut_in_the_middle(function, LONGEST.saturating_sub(beside))

@@ -23,8 +23,8 @@ pub enum Replicas {
     /// again.
     ///
     /// In a cluster, and with the URL of one server, there are no Sentinels to ask. So a pool that
-    /// connects while a replica is away needs only the replicas connected at that time.
-    /// `AtLeast(2)` always needs two.
+    /// connects while a replica is away counts that replica only after its return. `AtLeast(2)`
+    /// always needs two.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

@@ -69,7 +69,7 @@ impl FullKey {
 
     /// Returns the name that callers specify, without the namespace.
     pub(crate) fn name(&self) -> &str {
-        // The name is the last part of a key from `new`, and the whole text of any other key.
+        // A key not built by `new` has no known namespace, so its whole text is the name.
         &self.text[self.name_at..]
     }
 }

@@ -19,7 +19,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time for which `replay` keeps a result.
 const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Longest time, for any ttl, after which the engine retries an unanswered renewal or release.
+/// Upper limit of `Terms::attempt`, for ttls of 10 s and more.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Checks the time for which a lock must stay taken after its body. `option` is the name of the

@@ -11,7 +11,7 @@ use std::vec;
 #[derive(Debug, Clone)]
 pub(crate) enum OneOrMany<T> {
     One(T),
-    /// No elements, or any number of them.
+    /// Any number of elements.
     Many(Vec<T>),
 }
 

@@ -1,11 +1,11 @@
-//! Runs a future on a thread that it parks.
+//! Runs a future on the current thread, which is parked between the polls.
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Polls `future` to its end, and parks this thread between the polls.
+/// Polls `future` on this thread until it is ready.
 pub(crate) fn polled<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let alarm = Arc::new(Alarm::default());

@@ -54,8 +54,8 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns the token with the number `at` among the tokens of `hash`. Such a token need not be
-    /// hard to guess.
+    /// Returns a token made from `hash` and the number `at`, as the name of a node of a session. It
+    /// may be easy to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))

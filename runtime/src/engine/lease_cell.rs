@@ -57,14 +57,14 @@ pub(crate) struct LeaseCell {
     waker: Mutex<Option<Waker>>,
     /// True if the waker's task waits for the end of the release, and no longer polls the body.
     awaits_release: AtomicBool,
-    /// Notified once, when the lock is no longer held.
+    /// Notified when the lock is no longer held.
     over: Notify,
     /// True if a task may wait for `over`.
     watched: AtomicBool,
 }
 
-/// A waker taken from a lease cell. A waker is the program's code, so it is used only after the
-/// engine's mutex has been released.
+/// A waker taken from a lease cell. A waker runs the program's code, so it is called or dropped
+/// only after the engine's mutex is released.
 #[derive(Debug)]
 pub(super) enum Parting {
     Wake(Waker),
@@ -143,7 +143,7 @@ impl LeaseCell {
         &self.key
     }
 
-    /// Returns the fence for spans and debug output, which start no transaction.
+    /// Returns the fence for spans and debug output. This does not count as a read by the program.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
@@ -154,7 +154,7 @@ impl LeaseCell {
         self.fence.read()
     }
 
-    /// True if a transaction may still hold the lock after its holder has released it.
+    /// True if a database transaction may still hold the lock after its holder has released it.
     pub(super) fn may_be_pinned(&self) -> bool {
         self.fence.may_pin()
     }
@@ -353,8 +353,8 @@ impl LeaseCell {
     }
 
     /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
-    /// after [`orphan`](Self::orphan). In all other cases the holder has [closed](Self::close) the
-    /// lease cell, and `close` has called `notify_over`.
+    /// after [`orphan`](Self::orphan). Before any other end, the holder has [closed](Self::close)
+    /// the lease cell, and `close` has called `notify_over`.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))

@@ -7,7 +7,7 @@ use crate::fence::Fence;
 /// signed 64-bit integer.
 const NO_FENCE: u64 = u64::MAX;
 
-/// The program has read the fence, so a transaction may use it.
+/// The program has read the fence, so a database transaction may verify it.
 const READ: u8 = 1;
 
 /// The holder has begun its release.
@@ -45,8 +45,8 @@ impl ShownFence {
     }
 
     /// Returns the fence for the program. If the store verifies fences, returns none when the first
-    /// read comes after the release. By then the next call may have the lock, and the fences of
-    /// both calls would verify.
+    /// read comes after the release. By then the lock may have been handed over to the next call,
+    /// and the store would accept the fences of both calls.
     pub(super) fn read(&self) -> Option<Fence> {
         let note = |used| (used != CLOSED).then_some(used | READ);
         let noted = self
@@ -60,7 +60,7 @@ impl ShownFence {
         self.used.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// True if a transaction may still hold the lock after its holder has released it.
+    /// True if a database transaction may still hold the lock after its holder has released it.
     pub(super) fn may_pin(&self) -> bool {
         self.verifies && self.used.load(Ordering::SeqCst) & READ != 0
     }

@@ -10,8 +10,8 @@ use crate::base::full_key::FullKey;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses a new call that tries once, because the store is away. If the core could refuse the
-    /// call without the store, such as for a holder in this process, the call gets that error.
+    /// Refuses a new call that tries once, because the store is away. If there is another reason to
+    /// refuse the call, such as a holder in this process, the error names that reason.
     pub(crate) fn refuse_absent(
         &mut self,
         id: TicketId,

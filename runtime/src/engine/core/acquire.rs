@@ -173,8 +173,8 @@ impl Core {
         });
         let (key, share) = (&ticket.acquire().key, ticket.acquire().share);
         let queue = self.queues.get(key);
-        // Refuses waiting calls that try once. Usually no other call waits for the key, so most
-        // grants skip this.
+        // Refuses the queued calls that try once. Usually no call is queued, so most grants skip
+        // this.
         if share.is_some() || queue.is_some_and(|queue| queue.head().is_some()) {
             let key = key.clone();
             let answer = Answer {

@@ -1,9 +1,10 @@
 //! Acquiring all locks of one call with one request.
 //!
 //! The request takes all locks or none. It succeeds if the store finds all keys free. The core does
-//! not send it if a call of this process holds or waits for one of the keys. If the request is not
-//! sent, or the store cannot serve it, the call takes its locks individually and can queue for
-//! each. After a held key it does the same, unless it tries only once.
+//! not send it if a call of this process holds or waits for one of the keys. Nor does it while too
+//! many requests are under way. If the request is not sent, or the store cannot serve it, the call
+//! takes its locks individually and can queue for each. If the store finds a key held, the call
+//! does the same, unless it tries only once.
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
 //! fails, each ticket asks again alone. It uses the same token, so the store recognizes a lock that

@@ -19,8 +19,8 @@ pub(super) struct Cleanup {
     /// Time by which the key expires even without a removal.
     until: Instant,
     tries: u32,
-    /// Number of tries that the store may have carried out, or may carry out later. Only an answer
-    /// that the store did not carry out a try reduces this number.
+    /// Number of tries that the store may have carried out, or may carry out later. Reduced only by
+    /// an answer that the store did not carry out a try.
     open: u32,
     /// True if the store should leave the key free for a moment after the removal, for clients that
     /// do not use the queue.
@@ -125,9 +125,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if a removal that found no lock, answered at `now`, proves a loss. It does if nothing
-    /// else can explain the missing key. The key cannot have expired, the store cannot have carried
-    /// out another try, and no acquire of this ticket is open (`certain`).
+    /// True if a removal that found no lock, answered at `now`, proves a loss. It does under three
+    /// conditions. The key cannot have expired, the store cannot have carried out another try, and
+    /// no acquire of this ticket is open (`certain`).
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

@@ -1,10 +1,10 @@
 //! Turning an exclusive lock into a share.
 //!
-//! The request is a renewal of the requested share. In one step the store ends the exclusive lock
-//! and creates the share. Like any renewal, the request is repeated until the answer is known or
-//! the lease is over. The call counts as a reader as soon as the first request is sent. This is
-//! correct for either outcome, because renewals and removals of a share also apply to a lock that
-//! is still exclusive.
+//! The request renews the lock as a share. In one step, the store replaces the exclusive lock by
+//! the share. Like any renewal, the request is repeated until the answer is known or the lease is
+//! over. The call counts as a reader as soon as the first request is sent. This is correct for
+//! either outcome, because renewals and removals of a share also apply to a lock that is still
+//! exclusive.
 
 use super::Core;
 use super::signal::Signal;

@@ -12,7 +12,8 @@ use super::ticket::{Acquire, SiteId, Ticket};
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// `retry_after` of a refused call if no hold time is known for the call site.
+/// `retry_after` of a refused call if the lock has a watchdog, and no hold time is known for the
+/// call site.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Shortest `retry_after` of a refused call. A shorter time would save nothing, because each try
@@ -37,7 +38,8 @@ impl HoldTimes {
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
         // No refused call gets a `retry_after` beyond the end of the lease anyway.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // A fixed `cooldown` of the call site needs no mean: `retry_after` adds it.
+        // The time for which the key stays taken counts, too. A fixed `cooldown` does not, because
+        // `retry_after` adds it.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);

@@ -61,8 +61,8 @@ pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     holder: Option<TicketId>,
     waiting: Fifo,
-    /// Upper bound of the number of waiting calls that try once. Calls that have left may still be
-    /// counted.
+    /// Upper bound of the number of calls in `waiting` that try once: they wait for one answer
+    /// only. Calls that have left may still be counted.
     single_tries: usize,
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
@@ -211,9 +211,9 @@ impl KeyQueue {
     }
 
     /// Records that another process holds the key. The head polls again when the holder's lease
-    /// ends or after a pause, whichever is earlier. The pause grows with each poll; it is long if
-    /// the store will send a message when the key is free. If that message came before this answer,
-    /// the head asks at once.
+    /// ends or after a pause, whichever is earlier. The pause grows with each poll, or is
+    /// `SLOW_POLL` if the store will send a message when the key is free. If that message came
+    /// before this answer, the head asks at once.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -303,8 +303,8 @@ impl KeyQueue {
         self.tenure.next_fence()
     }
 
-    /// Removes and returns the calls that `judge` refuses. Does not call `judge` if no waiting call
-    /// tries once.
+    /// Removes and returns the calls that `judge` refuses. Does not call `judge` if no call in the
+    /// queue tries once.
     pub(super) fn refuse_single_tries(
         &mut self,
         judge: impl Fn(TicketId) -> Verdict,

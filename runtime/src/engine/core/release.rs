@@ -1,7 +1,7 @@
 //! Releasing a lock, and removing a lock that the store may grant to an abandoned call.
 //!
-//! A removal is final in two cases: it followed every acquire of its token on the same connection,
-//! or their outcomes are known. Otherwise the engine repeats the removal until the key would have
+//! A removal is final if the outcomes of all acquires of its token are known, or if it followed
+//! them on the same connection. Otherwise the engine repeats the removal until the key would have
 //! expired anyway, because the server may carry out an unanswered acquire later. In a test, clients
 //! sent 100 requests, timed out and closed their sockets. The server carried out all 100.
 //!

@@ -8,9 +8,9 @@ use super::ticket::{TicketId, Watchdog};
 use crate::base::clock::Instant;
 use crate::store::OpId;
 
-/// One batch renews all leases due within the same step: a 256th of their interval, at most 10 ms.
-/// The short step keeps batches small, because all other clients wait while the server runs a
-/// batch.
+/// Leases due within the same step are renewed together. A step is a 256th of their interval, at
+/// most 10 ms. The short step keeps batches small, because all other clients wait while the server
+/// runs a batch.
 const RENEWAL_STEPS: u32 = 256;
 const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 

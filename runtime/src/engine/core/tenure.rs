@@ -17,7 +17,7 @@ pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 pub(super) struct Tenure {
     /// True if the store queues the waiting processes, and gives the key to the first of them next.
     fair: bool,
-    /// Number of hand-overs since `wanted_since`, or since the grant if that time is none.
+    /// Number of hand-overs since another process began to wait, or since the grant if none waits.
     handed_over: u32,
     /// Time since which another process is known to wait.
     wanted_since: Option<Instant>,

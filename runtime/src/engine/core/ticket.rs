@@ -41,9 +41,9 @@ pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// Name of the holder for operators, in the key's value: the annotated function or the name of
-    /// `leasehold run`. With `replay`, the path under which the result is kept, which must be the
-    /// same with every compiler.
+    /// Name of the holder, stored for operators: the annotated function or the `--name` of
+    /// `leasehold run`. A `replay` result is kept under this name, so all compilers must give the
+    /// same name.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,

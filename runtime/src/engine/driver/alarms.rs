@@ -1,5 +1,5 @@
-//! Alarms for waits that the core does not time, such as the wait of a nested call for its permit.
-//! An alarm wakes its caller when the waiting time is over.
+//! Alarms for waits that the core does not time. For example, a nested call waits until it may
+//! enter the lock of its enclosing call. An alarm wakes its caller when the waiting time is over.
 //!
 //! The engine provides these timers, because a caller may run on an executor without timers.
 
@@ -30,7 +30,7 @@ struct Alarm {
 
 impl Alarms {
     /// Sets an alarm. Returns alarms of dropped callers. They must be dropped without the engine's
-    /// mutex, because each has a waker, which is the program's code.
+    /// mutex, because this drops a waker, which runs the program's code.
     pub(super) fn set(
         &mut self,
         at: Instant,

@@ -225,8 +225,8 @@ impl Lanes {
         }
         let still = received == self.seen;
         self.seen = received;
-        // The keeper checks once more after the last answer. So a quick succession of single
-        // requests does not wake it for each request.
+        // One more check follows the last answer. A request before that check need not wake the
+        // keeper to plan another.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {

@@ -45,7 +45,7 @@ use self::server::{Server, Store};
 /// Number of schedules that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another number.
 const RUNS: usize = 2_000;
 
-/// A waker whose call ends the wait of a thread.
+/// A waker that ends the wait of a thread.
 #[derive(Default)]
 struct Parker {
     woken: Mutex<bool>,

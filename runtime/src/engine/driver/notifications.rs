@@ -13,7 +13,7 @@ use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::error::LockError;
 use crate::store::LockStore;
 
-/// The caller that waits for the removal of a kept result.
+/// Sender to the caller that waits for the removal of a kept result.
 pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 
 /// Wakers to call, and reports to send.
@@ -54,7 +54,7 @@ impl Notifications {
         self.wakers.iter().filter(wakes).count()
     }
 
-    /// Delivers all notifications. A waker is the program's code and may panic. Even then, the
+    /// Delivers all notifications. A waker runs the program's code, which may panic. Even then, the
     /// other tasks are woken and this thread continues.
     pub(super) fn notify(self) {
         for parting in self.wakers {

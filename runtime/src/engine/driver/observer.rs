@@ -20,9 +20,10 @@ pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Returns the keys that the kit's store has lost since this method was last called.
     fn take_lost_keys(&self) -> Vec<FullKey>;
 
-    /// Called with zero before the first poll of the body of `ticket`, and after a poll with the
-    /// number of polls so far. Returns true if the lock must be taken away now. The kit's store
-    /// takes it away when the engine next polls this store.
+    /// Called with zero before the first poll of the body of `ticket`, and after each pending poll
+    /// with the number of polls so far. Also called after the last poll of a blocking body or a
+    /// leader. Returns true if the lock must be taken away now. The kit's store takes it away when
+    /// the engine next polls this store.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 

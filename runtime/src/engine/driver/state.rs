@@ -421,7 +421,7 @@ impl EngineState {
     }
 
     /// Takes the notifications. The caller delivers them after it has released the mutex, because
-    /// woken tasks need the mutex, and a waker is the program's code.
+    /// woken tasks need the mutex, and a waker runs the program's code.
     pub(super) fn take_notifications(&mut self) -> Option<Notifications> {
         self.notifications.take()
     }

@@ -148,7 +148,7 @@ impl Entry {
     }
 }
 
-/// A caller of one lock. Its state is that of a lease cell in the real code.
+/// A caller of one lock, with the state that a lease cell has in the real code.
 pub(super) struct Caller {
     pub(super) key: FullKey,
     pub(super) token: Token,
@@ -220,7 +220,7 @@ pub(super) struct World {
     /// The tokens of keys that an operator deleted. After a deletion, no lock service can prevent a
     /// second holder.
     pub(super) stolen: HashSet<Token>,
-    /// The holder's token of each kept share, by the token under which the server keeps the share.
+    /// Maps the token under which the server keeps a share to the token of the share's last holder.
     pub(super) kept_shares: HashMap<Token, Token>,
     /// Kept results by key and function, each with the time until which it is kept.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::times::Times;
 use super::{counted, guarded};
 
-/// The kind of a request to a store. A kind includes its requests for shares and kept results.
+/// Kind of a request to a store. Shares count like locks. Adoptions and recalls are `Acquire`;
+/// removals of kept results are `Release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,

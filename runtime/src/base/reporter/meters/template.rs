@@ -9,7 +9,7 @@ use super::times::Times;
 use super::{counted, guarded};
 use crate::base::outcome::{End, Outcome};
 
-/// The template of calls without a known template.
+/// Name under which calls without a known template are counted.
 pub(crate) const OTHER: &str = "other";
 
 /// Maximum number of templates, because their meters are never freed. Calls with further templates

@@ -1,8 +1,9 @@
 //! Counts of durations in narrow buckets, until the reporter thread passes them on.
 //!
-//! The width of a bucket is at most a 32nd of its durations. The recorder gets the middle of a
-//! bucket, which differs from each duration in it by at most 1.6 %. The counts are exact. While a
-//! recorder blocks, even for an hour, no further memory is used and no count is lost.
+//! From 256 ns to 39 hours, the width of a bucket is at most a 32nd of each of its durations. The
+//! recorder gets the middle of a bucket, which differs from each duration in it by at most 1.6 %.
+//! The counts are exact. While a recorder blocks, even for an hour, no further memory is used and
+//! no count is lost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

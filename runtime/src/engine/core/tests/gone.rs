@@ -57,7 +57,7 @@ fn ends(core: &mut Core) -> Vec<Removal> {
         .collect()
 }
 
-/// Fails if a certain loss is not reported: for exclusive locks, shares and permits, with and
+/// Fails if a proven loss is not reported: for exclusive locks, shares and permits, with and
 /// without a caller that waits for the release.
 #[test]
 fn a_certain_answer_that_the_lock_is_gone_is_reported() {

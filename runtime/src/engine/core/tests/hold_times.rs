@@ -110,7 +110,8 @@ impl Process {
         });
         self.core.reply(op, reply, self.now);
         let estimate = self.estimate(id);
-        // After this time, the next call asks the server again.
+        // Until the reported lease is over, at most a ttl, the core refuses calls without a
+        // request.
         self.now = self.now + TTL;
         estimate
     }
@@ -174,8 +175,8 @@ fn retry_after_has_a_minimum() {
     }
 }
 
-/// Fails if the first refusal of a process returns the remaining lease of a lock with a watchdog.
-/// Also fails if it returns less than the remaining lease of a lock without a watchdog.
+/// Fails if `retry_after` is wrong while no hold time is known. It is the remaining lease, but with
+/// a watchdog at most one second.
 #[test]
 fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();

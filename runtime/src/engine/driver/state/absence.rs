@@ -33,7 +33,7 @@ impl EngineState {
         }
     }
 
-    /// Takes the locks of one call at once, unless the store is away for one of them.
+    /// Takes the locks of one call with one request, unless the store is away for one of the keys.
     pub(super) fn acquire_each(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,

@@ -96,7 +96,7 @@ impl EngineState {
         self.core.release(id, keep, now);
     }
 
-    /// Excludes a released lock from a hand-over if a transaction may still hold it.
+    /// Excludes a released lock from a hand-over if a database transaction may still hold it.
     fn note_pins(&mut self, id: TicketId) {
         if self.cells.get(&id).is_some_and(|cell| cell.may_be_pinned()) {
             self.core.may_be_pinned(id);
