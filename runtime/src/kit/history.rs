@@ -43,7 +43,7 @@ pub struct History {
     events: Vec<Event>,
 }
 
-/// A holder of a lock, while `overlaps` reads the events in order.
+/// A holder of a lock at one point in the history.
 struct Holder<'a> {
     event: usize,
     caller: &'a Caller,

@@ -31,9 +31,9 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True after a cut, until the store has failed the requests that had no answer.
+    /// True from a cut until the store's next poll, which fails the unanswered requests.
     is_cut: bool,
-    /// True after a restore, until the engine is notified that the store can be reached.
+    /// True from a restore until the store's next poll, which notifies the engine.
     is_back: bool,
     delay: Duration,
     rules: Rules,
@@ -59,7 +59,7 @@ pub(super) struct Orders {
     pub(super) next_loss: Option<Instant>,
 }
 
-/// A call, which is one ticket of the engine.
+/// One lock of a call: a ticket of the engine.
 struct Call {
     key: FullKey,
     mode: Mode,
@@ -153,7 +153,7 @@ impl Line {
         }
     }
 
-    /// Records that the store has lost this key.
+    /// Records that the store has taken this key away, so that the engine ends its leases.
     pub(super) fn lost(&self, key: FullKey) {
         self.state().lost.push(key);
     }

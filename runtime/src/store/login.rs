@@ -22,7 +22,7 @@ pub(crate) struct Login {
 }
 
 impl Provider {
-    /// Asks the program for credentials, for at most `limit`.
+    /// Gets credentials from the program, which has at most `limit` to provide them.
     pub(crate) async fn next(&self, limit: Duration) -> Result<Login, Failure> {
         let asked = Instant::now();
         let credentials = match timeout(limit, self.ask()).await {

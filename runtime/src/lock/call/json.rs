@@ -2,7 +2,7 @@
 //!
 //! If one crate of a program enables a feature of `serde_json`, Cargo enables it for all crates.
 //! `preserve_order` changes the order of a `Value`'s fields. `arbitrary_precision` changes the
-//! digits of its numbers, and the reading of a number of unknown type.
+//! digits of its numbers, and the reading of numbers into untagged enums and flattened fields.
 
 use std::io;
 

@@ -136,8 +136,8 @@ impl Settings {
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
             // By default, a call tries once for a lock that another call holds. Nested calls in
-            // branches of one body wait for each other instead, as long as necessary, unless the
-            // call or the pool sets a wait.
+            // branches of one body wait for each other instead, as long as the lease lasts, unless
+            // the call or the pool sets a wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
@@ -181,8 +181,8 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Checks `min_hold`. Without a watchdog it is at most the ttl. The lock then stays even if the
-    /// process dies, because the store has the ttl from the start.
+    /// Checks `min_hold`. Without a watchdog it is at most the ttl, so the key's ttl keeps the lock
+    /// for this time even if the process dies.
     fn min_hold(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
         let Some(min_hold) = self.min_hold else {
             return Ok(None);

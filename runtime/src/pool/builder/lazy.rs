@@ -50,7 +50,7 @@ impl LockPoolBuilder {
         let connecting = connection.noting(at_once(&connection));
         let (place, name) = (connection.builder.place, connection.name());
         let (limits, clock) = (connection.limits, connection.options.clock);
-        // `starting` waits only for the start of the engine's thread.
+        // Blocks only until the engine's thread has started.
         let starting = thread::start(place, name, limits, clock, connecting);
         let engine = polled(coop::unconstrained(starting))?;
         Ok(connection.pool(engine))

@@ -40,8 +40,8 @@ pub fn urls(bytes: &[u8]) {
         return;
     };
     let url = format!("{scheme}://{user}:{before}{PASSWORD}{behind}@{rest}");
-    // The text of a host is not secret. This includes the nodes at the end, and the text between an
-    // `@` and the comma before the next node, as in `user:u@hunter2,node`.
+    // Between an `@` and a comma, the password is a part of a host, as in `user:u@hunter2,node`.
+    // The text of a host is not secret.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
     // The text of a path is not secret either.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
