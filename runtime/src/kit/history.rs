@@ -230,8 +230,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Returns the grants that conflict with an earlier holder: the index of each such grant's
-    /// event, mapped to the index of the earlier holder's grant.
+    /// Maps each grant that conflicts with an earlier holder to that holder's grant. Both are
+    /// indexes of events.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -1,5 +1,4 @@
-//! The line between one pool and the store of a kit. It passes on the changes requested by the
-//! test, and records the engine's events.
+//! The line between one pool and the store of a kit.
 
 use std::collections::HashMap;
 use std::mem;
@@ -20,7 +19,7 @@ use crate::key::RESERVED;
 
 /// The line between one pool and the store of a kit. A test changes the line, and the pool's
 /// [`KitStore`](super::store::KitStore) carries out the changes. The pool's engine reports each
-/// call to the line.
+/// call to the line, which records it in the kit's log.
 pub(crate) struct Line {
     log: Arc<Log>,
     /// True if the pool stands for another process.

@@ -40,9 +40,9 @@ impl Provider {
         })
     }
 
-    /// Runs the program's function on a separate thread with its own runtime: it may block, and the
-    /// caller's runtime may be parked in a blocking call. If the caller stops waiting, the
-    /// function's future is dropped at its next poll.
+    /// Runs the program's function on a separate thread with its own runtime. The function may
+    /// block, and the caller's runtime may be parked in a blocking call. If the caller stops
+    /// waiting, the function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
         if seeded!(CredentialsOnEngine) {
             return self.provide().await;

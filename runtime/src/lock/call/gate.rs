@@ -17,7 +17,7 @@ use crate::lock::take::settings::OnLost;
 ///
 /// The clock is read before each poll. Without that, a body would be polled past its deadline after
 /// the process was suspended, even inside a time-out or a `select!`. Measured with 100 suspensions
-/// past the end of the lease: with `timeout` the body continued 100 times, with a biased `select!`
+/// past the end of the lease. With `timeout` the body continued 100 times, with a biased `select!`
 /// 10 times, and with this gate never.
 pub(crate) struct Gate {
     held: HeldLocks,

@@ -91,8 +91,8 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || sorted(one) == sorted(other)
 }
 
-/// Returns the same text for all JSON of the same request: without spaces, with the fields of maps
-/// in the order of their names, and with one form of each number.
+/// Returns the same text for all JSON of the same request. The text has no spaces, the fields of
+/// maps in the order of their names, and one form of each number.
 pub(crate) fn canonical(json: &str) -> String {
     rewritten(json, Rules::REQUEST)
 }

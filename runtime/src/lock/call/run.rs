@@ -212,8 +212,8 @@ impl Call {
         self.run_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// Runs a call with the option `detach`: takes the lock, and runs the body inside it to its
-    /// end, even if the caller's future is dropped.
+    /// Runs a call with the option `detach`. The body runs inside the lock to its end, even if the
+    /// caller's future is dropped.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,

@@ -110,8 +110,8 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if the body of a call that parks a worker, or of a call nested in it, does not count
-    /// as running on a worker.
+    /// Fails if the body of a call that parks a worker, or of a nested call, does not count as
+    /// running on a worker.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();

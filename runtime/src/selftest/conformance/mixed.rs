@@ -1,5 +1,5 @@
-//! Tests that requests sent together get the same answers as requests sent alone, even if they
-//! differ in ttl and in the number of reserved fences.
+//! Tests that requests sent together get the same answers as requests sent alone. The requests
+//! differ in their ttl and in the number of reserved fences.
 
 use std::time::Duration;
 

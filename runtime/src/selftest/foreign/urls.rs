@@ -23,8 +23,8 @@ const PASSWORD: &str = "hunter2";
 /// Checks that no error or log text shows a password, however the URL is written and wherever the
 /// text is cut.
 ///
-/// The input is a byte for the scheme, and then lines: the user, the text before the password, the
-/// text after it, and the part behind the credentials.
+/// The input is a byte for the scheme, and then lines. They are the user, the texts before and
+/// after the password, and the part of the URL behind the credentials.
 ///
 /// # Panics
 ///
