@@ -22,7 +22,7 @@ macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A bug that a distributed lock could have.
         ///
-        /// "To hand over" means to pass a lock on directly: to a waiting call of the same process,
+        /// "To hand over" means to pass a lock on directly to a waiting call of the same process,
         /// or to the next process in the queue.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Bug {
@@ -291,7 +291,7 @@ bugs! {
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place in the queue that was taken away by force stays, so a call gets the lock through it.
+    /// A place in the queue stays after it was taken away by force, so a call gets the lock by it.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,

@@ -16,8 +16,8 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// Time after which the engine retries the request if there is no answer. The store should then
-    /// replace the connection, if no answer has arrived on it since the request.
+    /// Time after which the engine retries an unanswered request. The store should then replace the
+    /// connection, if no answer at all has arrived on it since the request.
     pub(crate) patience: Duration,
 }
 

@@ -122,7 +122,7 @@ impl HeldLocks {
         self.holding.as_ref().map(Holding::enter)
     }
 
-    /// Records how the call stops holding its locks. The first record counts.
+    /// Records how the call stops holding its locks. The first recorded end counts.
     pub(crate) fn ends(&mut self, end: End) {
         if let Some(holding) = &mut self.holding {
             holding.close(end);
