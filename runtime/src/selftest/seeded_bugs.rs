@@ -23,7 +23,7 @@ macro_rules! bugs {
         /// A bug that a distributed lock could have.
         ///
         /// "To hand over" means to pass a lock on directly to a waiting call of the same process,
-        /// or to the next process in the queue.
+        /// or to the next queued process.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Bug {
             $($(#[$doc])* $name,)*
