@@ -1,4 +1,4 @@
-//! Constructors of all errors, for tests of a program's own error handling.
+//! Constructors of errors.
 
 use std::sync::Arc;
 use std::time::Duration;

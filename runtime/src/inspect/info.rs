@@ -45,8 +45,8 @@ pub struct LockInfo {
     /// Processes that queue for the lock in the store, in the order in which they will get it. The
     /// calls of one process queue inside that process, which is listed once.
     pub waiting: Vec<Waiter>,
-    /// Fence of the latest acquisition that the store still knows. None on a store without fences,
-    /// and for a lock of a client without leasehold.
+    /// Fence of the latest acquisition, if a call holds the lock or the lock is kept. None on a
+    /// store without fences, and for a lock of a client without leasehold.
     pub fence: Option<Fence>,
     /// Time until which `cooldown` or `min_hold` keeps the lock after its release. None if neither
     /// does.
@@ -112,7 +112,7 @@ pub enum LockState {
 #[non_exhaustive]
 pub struct Holder {
     /// Process of the holder, and the function that took the lock. None if a client without
-    /// leasehold set the lock, or if the store did not permit a record of the owner.
+    /// leasehold set the lock, or if the server refused to store the owner.
     ///
     /// For a [pin](LockState::Pinned), the owner is the session of the transaction. The host is
     /// `PostgreSQL`, and the process id is the `pid` of `pg_stat_activity`. For a prepared
@@ -163,7 +163,7 @@ pub struct Holder {
 #[non_exhaustive]
 pub struct Waiter {
     /// The process, and the function of its first queued call. None if the process has an earlier
-    /// version of this library, or if the store did not permit this record.
+    /// version of this library, or if the server refused to store the owner.
     pub owner: Option<Owner>,
     /// Time since which the process has waited without a break, on the store's clock. None on etcd,
     /// which does not report this time.

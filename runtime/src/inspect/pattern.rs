@@ -121,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a matching key is not found, or if the search does not end.
+        /// Fails if a key made from the pattern does not match it, or if matching does not end.
         #[test]
         fn a_pattern_matches_keys_made_from_it(
             parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),

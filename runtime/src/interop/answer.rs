@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Delay for a client if the time until the lock is free is not known.
+/// Delay before a client's next request, unless the error has a `retry_after`.
 const USUAL_DELAY: Duration = Duration::from_secs(1);
 
 /// Classes of errors that a client can distinguish.
@@ -112,7 +112,7 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that queued may have waited for a different operation.
+            // With a queue, the lock's holder may do a different operation.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

@@ -25,11 +25,11 @@ use crate::fence::Fence;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Time since the kit's first use, on the clock of the leases.
+    /// Time since the kit's first use, on the clock that ends the leases.
     pub at: Duration,
     /// The key without the namespace.
     pub key: String,
-    /// Caller that has the lock, or did not get it.
+    /// Caller whose lock changed, or who was refused.
     pub caller: Caller,
     /// Kind of event.
     pub kind: EventKind,

@@ -43,7 +43,7 @@ pub struct History {
     events: Vec<Event>,
 }
 
-/// A holder of a lock, while `overlaps` reads the events in order.
+/// A holder of a lock at one point in the history.
 struct Holder<'a> {
     event: usize,
     caller: &'a Caller,
@@ -230,8 +230,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Returns the grants that conflict with an earlier holder: the index of each such grant's
-    /// event, mapped to the index of the earlier holder's grant.
+    /// Maps each grant that conflicts with an earlier holder to that holder's grant. Both are
+    /// indexes of events.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Other holders, which stand for other processes.
+//! Holders that stand for other processes.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};

@@ -1,4 +1,4 @@
-//! The kit: a pool on a separate store. The test's controls are in `controls`.
+//! The kit: a lock pool for one test. The test's controls are in `controls`.
 
 use std::fmt;
 use std::future::Future;

@@ -1,5 +1,4 @@
-//! The line between one pool and the store of a kit. It passes on the changes requested by the
-//! test, and records the engine's events.
+//! The line between one pool and the store of a kit.
 
 use std::collections::HashMap;
 use std::mem;
@@ -20,7 +19,7 @@ use crate::key::RESERVED;
 
 /// The line between one pool and the store of a kit. A test changes the line, and the pool's
 /// [`KitStore`](super::store::KitStore) carries out the changes. The pool's engine reports each
-/// call to the line.
+/// call to the line, which records it in the kit's log.
 pub(crate) struct Line {
     log: Arc<Log>,
     /// True if the pool stands for another process.
@@ -31,9 +30,9 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True after a cut, until the store has failed the requests that had no answer.
+    /// True from a cut until the store's next poll, which fails the unanswered requests.
     is_cut: bool,
-    /// True after a restore, until the engine is notified that the store can be reached.
+    /// True from a restore until the store's next poll, which notifies the engine.
     is_back: bool,
     delay: Duration,
     rules: Rules,
@@ -59,7 +58,7 @@ pub(super) struct Orders {
     pub(super) next_loss: Option<Instant>,
 }
 
-/// A call, which is one ticket of the engine.
+/// One lock of a call: a ticket of the engine.
 struct Call {
     key: FullKey,
     mode: Mode,
@@ -153,7 +152,7 @@ impl Line {
         }
     }
 
-    /// Records that the store has lost this key.
+    /// Records that the store has taken this key away, so that the engine ends its leases.
     pub(super) fn lost(&self, key: FullKey) {
         self.state().lost.push(key);
     }

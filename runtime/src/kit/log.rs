@@ -49,7 +49,7 @@ impl Log {
         }
     }
 
-    /// Records an event. `until` is the end of the lease that the event confirms.
+    /// Records an event. `until` is the end of the lease, for a grant or a renewal.
     pub(super) fn note(
         &self,
         key: &str,

@@ -24,7 +24,7 @@ pub(super) struct KitTarget {
 /// Store that all pools of a kit share.
 #[derive(Clone)]
 pub(super) enum SharedStore {
-    /// In memory. Its leases are counted on the clock of the test's runtime.
+    /// In memory. Its leases end by the tokio clock of the test's runtime.
     Memory {
         store: Arc<MemoryStore>,
         clock: Clock,

@@ -1,4 +1,4 @@
-//! The rules by which calls share a lock that several of them request.
+//! Fairness: the rules for locks that several calls request.
 
 use std::time::Duration;
 

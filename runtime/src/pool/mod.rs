@@ -332,7 +332,7 @@ impl LockPool {
         FullKey::new(&self.inner.namespace, name)
     }
 
-    /// Returns the store without its password.
+    /// Returns the store's URL without its password.
     pub(crate) fn store_name(&self) -> &str {
         &self.inner.place
     }

@@ -74,19 +74,19 @@ pub async fn conformance_of_queues(url: &str) {
 ///
 /// # Panics
 ///
-/// If the store cannot be reached, or does not follow a redirect before the next poll.
+/// If the store cannot be reached, or a redirect is not followed before the client polls again.
 pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     let (one, two) = (open(url).await, open(url).await);
     moves();
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Connects to the nodes, calls `met`, and then requests `key`. One node grants the lock and the
-/// others refuse it. See `given_back` of the suite.
+/// Connects to the nodes, calls `met`, and then requests `key`. The nodes must be prepared so that
+/// one grants the lock and the others refuse it. See `given_back` of the suite.
 ///
 /// # Panics
 ///
-/// If the nodes cannot be reached, or the lock is not released before the next poll.
+/// If the nodes cannot be reached, or the lock is not released before the client polls again.
 pub async fn given_back(
     url: &str,
     key: &str,
@@ -254,7 +254,7 @@ pub fn permissions_in_cluster() -> String {
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
 }
 
-/// Returns the key's text, if the runtime accepts the key.
+/// Returns the key's text, if this crate accepts the key.
 pub fn finished(key: crate::key::Key) -> Option<String> {
     key.finish().ok()
 }

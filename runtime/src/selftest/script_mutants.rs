@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::seeded_bugs::Bug;
 
-/// Returns the script `code` with `bug`, if it is a bug of scripts.
+/// Returns the script `code` with `bug`, or unchanged if the bug does not concern this script.
 pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
     let mut code = Cow::Borrowed(code);
     for (sound, broken) in changes(bug) {

@@ -22,8 +22,8 @@ macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A bug that a distributed lock could have.
         ///
-        /// "To hand over" means to pass a lock on directly: to a waiting call of the same process,
-        /// or to the next process in the queue.
+        /// "To hand over" means to pass a lock on directly to a waiting call of the same process,
+        /// or to the next queued process.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Bug {
             $($(#[$doc])* $name,)*
@@ -98,8 +98,8 @@ bugs! {
     /// A lock handed over to a process stays reserved for it, although the process does not request
     /// it.
     HandOverBelieved,
-    /// The store marks a lock that is handed over to a process in a form that the previous version
-    /// of leasehold does not know.
+    /// The store marks a lock reserved for a waiting process in a form that the previous version of
+    /// leasehold cannot read.
     ClaimReworded,
     /// A process keeps its place in the queue although a lock was handed over to it and it did not
     /// request the lock.
@@ -138,7 +138,7 @@ bugs! {
     /// The first process in the queue takes a lock during the pause in which the lock is left free
     /// for other clients.
     PauseSkipped,
-    /// The server forgets when an unbroken series of hand-overs between processes began.
+    /// The server loses the time at which an unbroken series of hand-overs between processes began.
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
@@ -278,7 +278,7 @@ bugs! {
     CallsPileUp,
     /// Sessions on PostgreSQL run functions and operators that other roles have created.
     SearchPathTrusted,
-    /// A request that waits behind unanswered calls does not shorten the deadlines of these calls.
+    /// A collected request does not shorten the time-outs of the requests that it waits for.
     GatheredPatiently,
     /// A connection counts as silent although its socket has bytes that a late listener has not
     /// read.
@@ -287,11 +287,11 @@ bugs! {
     LeaseNeverEnds,
     /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A token uses its given-up place in the queue again while the place is being removed.
+    /// A token keeps using the place in the queue that its process has given up and is removing.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place in the queue that was taken away by force stays, so a call gets the lock through it.
+    /// A place in the queue stays after it was taken away by force, so a call gets the lock by it.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,
@@ -300,7 +300,7 @@ bugs! {
     /// A request to etcd is sent again with its session's new revision (epoch) although its caller
     /// has given it up.
     GivenUpSentAgain,
-    /// A place in the queue stays available to the next token while a release is removing it.
+    /// A place in the queue stays available to the next token while a release removes the place.
     ReleasedPlaceKept,
     /// The name of a node is reused while the server may still execute a request for that node.
     NamesGivenEarly,
@@ -324,8 +324,7 @@ bugs! {
     ReplayHandedOver,
     /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,
-    /// A kept lock has a constant instead of a token in its value. A call adopts the lock with this
-    /// constant.
+    /// A call adopts a kept lock with the constant that the lock's value has instead of a token.
     ConstantAdopted,
     /// The fence of an adopted lock is taken from its handover, which may have been altered.
     ForgedFenceBelieved,
@@ -333,7 +332,7 @@ bugs! {
     SpoiltCounterKept,
     /// Fences continue beyond the range in which Lua's numbers are exact.
     FencesInexact,
-    /// After a batch of renewals was refused, its leases are renewed in one batch again, at once.
+    /// After a refused batch of renewals, the same leases are renewed at once, again in one batch.
     RetriedTogether,
     /// A lock handed over to another process is still renewed and released by the first process.
     RenewedAfterHandOver,

@@ -1,4 +1,4 @@
-//! A wrapper that connects the store of any server in the background.
+//! A wrapper that connects a store on a server in the background.
 //!
 //! Until its first connection, it behaves like a store whose server is away: it refuses requests,
 //! and calls that try once fail at once. After that, it passes everything on.

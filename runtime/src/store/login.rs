@@ -22,7 +22,7 @@ pub(crate) struct Login {
 }
 
 impl Provider {
-    /// Asks the program for credentials, for at most `limit`.
+    /// Gets credentials from the program, which has at most `limit` to provide them.
     pub(crate) async fn next(&self, limit: Duration) -> Result<Login, Failure> {
         let asked = Instant::now();
         let credentials = match timeout(limit, self.ask()).await {
@@ -40,9 +40,9 @@ impl Provider {
         })
     }
 
-    /// Runs the program's function on a separate thread with its own runtime: it may block, and the
-    /// caller's runtime may be parked in a blocking call. If the caller stops waiting, the
-    /// function's future is dropped at its next poll.
+    /// Runs the program's function on a separate thread with its own runtime. The function may
+    /// block, and the caller's runtime may be parked in a blocking call. If the caller stops
+    /// waiting, the function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
         if seeded!(CredentialsOnEngine) {
             return self.provide().await;

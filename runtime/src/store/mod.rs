@@ -110,9 +110,9 @@ pub(crate) trait LockStore: Send {
         false
     }
 
-    /// Returns the error of a call that needs `key` now, while the store knows that it cannot serve
-    /// the key: an attempt to connect has failed since the last answer. One lost connection is not
-    /// an absence, because the next attempt usually succeeds within milliseconds.
+    /// Returns the error of a call that needs `key` now, if an attempt to connect has failed since
+    /// the last answer. One lost connection is not an absence, because the next attempt usually
+    /// succeeds within milliseconds.
     fn absence(&self, _key: &FullKey) -> Option<LockError> {
         None
     }
@@ -199,7 +199,7 @@ pub(crate) enum Reply {
         left: Option<Duration>,
         /// True if this process is in the key's queue. It gets a [`StoreEvent::Turn`] later.
         queued: bool,
-        /// The owner, if a single token has the whole lock and the store knows the owner.
+        /// The owner, if it is known and a single token has the whole lock.
         owner: Option<Arc<Owner>>,
     },
     /// All keys were taken. There is a [`Reply::Acquired`] for each, in the order of the request.

@@ -43,7 +43,7 @@ impl Options {
         }
     }
 
-    /// Fails with `advice` if `replicas` is set, for a store without replicas.
+    /// Fails with `advice` if `replicas` is set. Called for a store without replicas.
     pub(crate) fn refuse_replicas(&self, advice: &str) -> Result<(), LockError> {
         match self.replicas {
             Some(_) => Err(LockError::config(advice)),

@@ -16,8 +16,8 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// Time after which the engine retries the request if there is no answer. The store should then
-    /// replace the connection, if no answer has arrived on it since the request.
+    /// Time after which the engine retries an unanswered request. The store should then replace the
+    /// connection, if no answer at all has arrived on it since the request.
     pub(crate) patience: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Op {
     Keep {
         renewals: Vec<Renewal>,
         /// True for shares: the store extends each token's share, unless the share has expired. If
-        /// the token has the whole lock, the lock becomes an unbounded share.
+        /// the token has the whole lock, the lock becomes a share without a limit.
         shares: bool,
     },
     Give(Give),
@@ -93,8 +93,8 @@ pub(crate) enum TakeKind {
     /// A share. It is available if the key is free, was handed to this process, or is shared and
     /// `limit` permits one more share. A token that already has a share gets it again.
     Share {
-        /// Maximum number of shares, including this one; 0 for no limit. Calls with other limits
-        /// share the key too. Shares with a limit and shares without one exclude each other.
+        /// Maximum number of shares, including this one; 0 for no limit. Limits of other calls do
+        /// not matter, but shares with a limit and shares without one exclude each other.
         limit: u32,
     },
     /// A kept result, if there is one for the key and the function, or else the whole lock without
@@ -108,8 +108,8 @@ pub(crate) enum TakeKind {
 pub(crate) struct Give {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// Keeps the key, or the share, for this long instead of removing it. A kept share ends after
-    /// this time even if its lease was longer. It no longer belongs to its token. The store does
+    /// Keeps the key, or the share, for this long instead of removing it, but takes it away from
+    /// its token. A kept share ends after this time even if its lease was longer. The store does
     /// not hand a kept key to the first process in the queue. It notifies that process to repeat
     /// its request.
     pub(crate) keep: Option<Duration>,

@@ -58,8 +58,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Fails if certificates or a rustls configuration are set, for a store without TLS. Otherwise
-    /// the user would rely on a protection that does not exist.
+    /// Fails if certificates or a rustls configuration are set. Called for a store without TLS,
+    /// where the user would rely on a protection that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -98,8 +98,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates without a built configuration, so that they can be used with
-    /// another `proof`. Clones share the built configuration.
+    /// Returns a copy that builds a separate configuration, so that it can demand another `Proof`
+    /// from the server. Clones share the built configuration.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]

@@ -9,7 +9,7 @@ use crate::fence::Fence;
 /// A held lock on its way to another process, made by [`LockGuard::hand_over`]. That process takes
 /// it over with [`LockPool::adopt`].
 ///
-/// A handover can be used once. No process renews the lock until it is adopted, so it must be
+/// A handover can be used once. No process renews the lock until it is adopted. So it must be
 /// adopted within the rest of the lease: at most a ttl, counted from the last renewal. After that
 /// the lock expires, as if the process had died.
 ///

@@ -1,4 +1,4 @@
-//! Leadership: one process at a time runs a body, and another process follows when it stops.
+//! Leadership: one process at a time runs a body. If that process stops, another one takes over.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -208,7 +208,7 @@ impl Pauses {
     }
 }
 
-/// Sleeps under any executor. A shutdown ends the sleep early.
+/// Sleeps with the engine's timer, which works under any executor. A shutdown ends the sleep early.
 async fn sleep(pool: &LockPool, time: Duration) {
     let engine = pool.engine();
     let (caller, mut woken) = oneshot::channel();

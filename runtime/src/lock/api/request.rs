@@ -98,7 +98,7 @@ impl LockRequest {
         }
     }
 
-    /// Sets the place in the program that is recorded as the lock's holder.
+    /// Sets the place in the program that requests the lock. The owner record names it.
     pub(crate) fn at(mut self, at: At) -> Self {
         self.at = at;
         self
@@ -163,9 +163,9 @@ impl LockRequest {
         self
     }
 
-    /// Keeps the lock at the store for at least this long after it is taken, however its call ends:
-    /// by `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h, and without a watchdog at most the
-    /// ttl. Default: off, and the lock is free when its call ends.
+    /// Keeps the lock at the store for at least this long after it is taken. The call may end by
+    /// `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h, and without a watchdog at most the ttl.
+    /// Default: off, and the lock is free when its call ends.
     ///
     /// Use this for a job that several machines start at the same time. The machine whose clock is
     /// late finds the lock taken, even if the job was done in a moment.

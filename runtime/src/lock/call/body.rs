@@ -1,4 +1,4 @@
-//! The body of a call. This code is compiled for each function, so it is small.
+//! The body of a call. This code is compiled for each function, so it must be small.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ pub(crate) mod slot;
 /// The interface between a body and the code around it. That code is the same for all bodies, so it
 /// is compiled once, with this crate.
 pub(crate) trait Body {
-    /// Polls the body. When the body has returned, its value is stored. Ready with true if the
-    /// value keeps the lock taken for its `cooldown`.
+    /// Polls the body. When the body has returned, its value is stored. Ready with true if this
+    /// value starts the `cooldown`.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
 
     /// Drops the body, but not its returned value.
@@ -33,18 +33,18 @@ pub(crate) trait Body {
     }
 }
 
-/// Function that returns true if the value keeps the lock taken for its `cooldown`. None without
-/// `cooldown`.
+/// Function that returns true if the value starts the `cooldown`, during which the lock stays
+/// taken. None without `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
-/// A body that stays in the caller's frame.
+/// A body that its caller owns and has pinned.
 pub(crate) struct Framed<'a, F, T> {
     body: Pin<&'a mut Option<F>>,
     value: Option<T>,
     good: Good<T>,
 }
 
-/// A body that moves into a task. Its caller shares the value.
+/// A body that moves into a task. The task and the call share its value.
 pub(crate) struct Owned<F, T> {
     body: Option<Pin<Box<F>>>,
     value: Shared<T>,

@@ -13,7 +13,7 @@ use super::section::HiddenSection;
 use crate::error::LockError;
 use crate::lock::nest::spawn::taken_along;
 
-/// A call that has taken its locks, with its body.
+/// A call that holds its locks, and its body.
 struct Inside {
     // Dropped before `section`, which releases the locks.
     body: Box<dyn Body + Send>,

@@ -17,7 +17,7 @@ use crate::lock::take::settings::OnLost;
 ///
 /// The clock is read before each poll. Without that, a body would be polled past its deadline after
 /// the process was suspended, even inside a time-out or a `select!`. Measured with 100 suspensions
-/// past the end of the lease: with `timeout` the body continued 100 times, with a biased `select!`
+/// past the end of the lease. With `timeout` the body continued 100 times, with a biased `select!`
 /// 10 times, and with this gate never.
 pub(crate) struct Gate {
     held: HeldLocks,
@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// Ready when the body has returned or panicked, or when a lease is lost. If the body has
-    /// returned, the result is true if its value keeps the lock taken for the `cooldown`.
+    /// returned, the result is true if its value starts the `cooldown`.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ mod tests {
             Poll::<()>::Pending
         });
         let run = pool.lock("k").ttl(ttl).run(body);
-        // A time-out around `run` would poll the body once more.
+        // At its end, a time-out would poll `run` again, which would hide a missed loss.
         let ended = tokio::select! {
             biased;
             () = tokio::time::sleep(LONG) => None,

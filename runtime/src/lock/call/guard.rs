@@ -90,10 +90,10 @@ impl LockGuard {
     }
 
     /// Like [`release`](Self::release), but keeps the lock for `cooldown` from now, by the store's
-    /// clock. `cooldown` is from 1 ms to 24 h. A call that tries in the meantime, such as a second
-    /// click after the work is done, is refused, or waits if it has a `wait`. Dropping the guard
-    /// instead releases the lock at once. With [`min_hold`](crate::LockRequest::min_hold), the
-    /// later end counts.
+    /// clock. `cooldown` is from 1 ms to 24 h. A call in the meantime, such as a second click after
+    /// the work is done, is refused, or waits if it has a `wait`. Dropping the guard instead
+    /// releases the lock at once. With [`min_hold`](crate::LockRequest::min_hold), the later end
+    /// counts.
     ///
     /// The engine does not know this `cooldown` in advance. So the
     /// [`retry_after`](LockError::retry_after) of a refused call is based on earlier locks of this
@@ -222,7 +222,7 @@ impl LockHandle {
         self.locks.deadline()
     }
 
-    /// Like `deadline`, but also known when the lease is over.
+    /// Like `deadline`, but also available when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.locks.confirmed()

@@ -2,7 +2,7 @@
 //!
 //! If one crate of a program enables a feature of `serde_json`, Cargo enables it for all crates.
 //! `preserve_order` changes the order of a `Value`'s fields. `arbitrary_precision` changes the
-//! digits of its numbers, and the reading of a number of unknown type.
+//! digits of its numbers, and the reading of numbers into untagged enums and flattened fields.
 
 use std::io;
 
@@ -91,8 +91,8 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || sorted(one) == sorted(other)
 }
 
-/// Returns the same text for all JSON of the same request: without spaces, with the fields of maps
-/// in the order of their names, and with one form of each number.
+/// Returns the same text for all JSON of the same request. The text has no spaces, the fields of
+/// maps in the order of their names, and one form of each number.
 pub(crate) fn canonical(json: &str) -> String {
     rewritten(json, Rules::REQUEST)
 }

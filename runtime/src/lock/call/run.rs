@@ -31,7 +31,7 @@ type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
     note = "return a `Result`, or leave `cooldown` out"
 )]
 pub trait Outcome<Hint> {
-    /// True if the value keeps the lock taken for its `cooldown`.
+    /// True if the value starts the `cooldown`, during which the lock stays taken.
     fn is_ok(&self) -> bool;
 }
 
@@ -48,14 +48,14 @@ pub struct Call(HiddenSection);
 
 /// A call that runs its body.
 ///
-/// The call and the body stay in the caller's frame, and the body is declared after the call. So if
+/// The call and the body are variables of the caller, which declares the body after the call. So if
 /// the caller's future is dropped, the body is dropped before the locks are released.
 struct Run<'a, F, T> {
     call: &'a mut Call,
     body: Framed<'a, F, T>,
 }
 
-// No field is pinned in this struct: the body is pinned in the caller's frame.
+// No field is pinned in this struct, because the caller has pinned the body.
 impl<F, T> Unpin for Run<'_, F, T> {}
 
 impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
@@ -212,8 +212,8 @@ impl Call {
         self.run_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// Runs a call with the option `detach`: takes the lock, and runs the body inside it to its
-    /// end, even if the caller's future is dropped.
+    /// Runs a call with the option `detach`. The body runs inside the lock to its end, even if the
+    /// caller's future is dropped.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,

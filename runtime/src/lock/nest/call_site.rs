@@ -26,9 +26,9 @@ pub struct Site {
 
 impl Site {
     /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
-    /// template of its keys, such as `order:<id>`. `_here` is a closure in the initializer of the
-    /// static that holds this value. The path of the closure's type contains the function's path
-    /// and the type of a method.
+    /// template of its keys, such as `order:<id>`. The new value is a static in the function, and
+    /// `_here` is a closure in its initializer. The path of the closure's type contains the
+    /// function's path and the type of a method.
     pub const fn new<F>(
         function: &'static str,
         file: &'static str,
@@ -57,8 +57,8 @@ impl Site {
     }
 }
 
-/// Returns the path of a function, from that of a closure in its static: `shop::Orders::create`.
-/// None if there is no such static in the path, or if the function is inside a method.
+/// Returns the path of a function, such as `shop::Orders::create`. `path` is that of a closure in
+/// the function's static. None if it has no such static, or if the function is inside a method.
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");

@@ -45,8 +45,8 @@ pub(crate) struct LeaseRef {
     /// True for a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
-    /// Place of a call that waited for this lock in a task spawned by the body. Removed when it is
-    /// logged.
+    /// Place of a call that waited for this lock in a task spawned by the holder's body. Removed
+    /// when it is logged.
     own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 
@@ -314,9 +314,10 @@ impl LeaseRef {
         task.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns this lease for the nested calls of its call. They all share one permit.
+    /// Returns a clone for a call nested directly in the call with this lease. All such calls share
+    /// one permit.
     pub(crate) fn view(&self) -> Self {
-        // Creates the semaphore now, so that all views share it.
+        // Creates the semaphore now, so that all clones share it.
         let _ = self.permit();
         self.clone()
     }

@@ -3,9 +3,9 @@
 //! The path follows the future, not the thread. The code that polls a body, the gate, puts the
 //! call's locks on the path before each poll, and takes them off afterwards. So the path is correct
 //! across awaits, in `join!` and `select!`, and through boxes and trait objects. A task that the
-//! body spawns is polled outside of the gate, and is not on the path. Neither is a task that runs
-//! on the thread of a waiting body, such as in a `block_on` of a blocking body: each part of the
-//! path belongs to one task.
+//! body spawns is polled outside of the gate, so it is not inside these locks. Neither is a task
+//! that runs on the thread of a waiting body, for example in the `block_on` of a blocking body. So
+//! the path also records the task of each body.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // A thread in its teardown no longer has a path. Code that it still polls is inside no lock.
+    // A thread in its teardown has lost its path. Code that it polls counts as outside all locks.
     let entered = PATH.try_with(|path| path.borrow_mut().push((task::try_id(), locks.clone())));
     let _leave = entered.is_ok().then_some(Leave);
     poll()

@@ -30,8 +30,8 @@ use crate::pool::LockPool;
 ///
 /// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// The locks of the call. For a call with one key, which no enclosing call holds, the requested
-    /// lock is here from the start. Otherwise this is empty until `others` is ready.
+    /// The locks of the call. A call that takes a single lock itself has the requested lock here
+    /// from the start. For other calls, this is empty until `others` is ready.
     held: HeldLocks,
     /// The future that takes the locks of a call with several keys, or of a call that enters a
     /// lock. Its result is moved into `held`.
@@ -207,8 +207,8 @@ impl Want {
     fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
         let key = pool.full_key(lock.name());
         let holder = match nesting::standing(pool.id(), &key) {
-            // A share cannot be entered: the nested call would need a second share, and could queue
-            // behind a writer that waits for the first one.
+            // A share is not entered, because a nested exclusive call needs the whole lock. Nor is
+            // a second share requested: it could queue behind a writer that waits for the first.
             Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
@@ -330,7 +330,7 @@ impl Taking {
         }
     }
 
-    /// Takes the permit of a nested call, within the call's budget if it has one.
+    /// Takes the permit of a nested call. Waits for it no longer than `nested_wait`.
     async fn nested_permit(
         &self,
         want: &Want,

@@ -80,7 +80,7 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    // The body of a parked call runs without this limit, so `PARKED_WORKER` identifies its thread.
+    // A parked call's body runs without this limit, so `PARKED_WORKER` marks the worker's thread.
     PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
@@ -110,7 +110,8 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if a call inside a parked call of a worker is not recognized as a call on that worker.
+    /// Fails if the body of a call that parks a worker, or of a nested call, does not count as
+    /// running on a worker.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();

@@ -122,7 +122,7 @@ impl HeldLocks {
         self.holding.as_ref().map(Holding::enter)
     }
 
-    /// Records how the call stops holding its locks. The first record counts.
+    /// Records how the call stops holding its locks. The first recorded end counts.
     pub(crate) fn ends(&mut self, end: End) {
         if let Some(holding) = &mut self.holding {
             holding.close(end);
@@ -318,8 +318,8 @@ impl HeldLocks {
         Poll::Ready(gone)
     }
 
-    /// The locks that the call has taken itself, in reverse order, so that `poll_released` returns
-    /// the first lost lock: it keeps the last one that it finds.
+    /// The locks that the call has taken itself, in reverse order. `poll_released` keeps the last
+    /// lost lock that it finds, and so returns the first one.
     fn own(&self) -> impl Iterator<Item = &PendingLock> {
         self.held.iter().rev().filter_map(|lock| match lock {
             HeldLock::Held(lock) => Some(lock),

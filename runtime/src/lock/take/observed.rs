@@ -1,4 +1,4 @@
-//! The observation of a call: its spans, and its metrics by the template of its keys.
+//! The observation of a call: its spans, and its metrics, which are grouped by key template.
 //!
 //! A call requests its locks ([`Asking`]), and is then refused or holds them ([`Holding`]). Both
 //! values live in the call. So the spans are created, entered and closed in the caller's own task.

@@ -148,8 +148,8 @@ impl PendingLock {
     /// the lock away now.
     pub(crate) fn polled(&self, polls: u32) {
         if self.pool.loses(self.id, polls) {
-            // This task is awake, so its waker is dropped. A wake-up would cause an additional poll
-            // of its next step.
+            // This task is awake, so its waker is dropped. Otherwise the loss would wake it for an
+            // additional poll.
             drop(self.cell.take_waker());
             // An error means that the engine has stopped, which has ended the lease.
             let _ = self.send(Command::Listen);

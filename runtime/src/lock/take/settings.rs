@@ -45,7 +45,7 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-/// Durations that belong to a handed-over lock.
+/// Durations that a lock keeps when it is handed over to another process.
 #[derive(Clone, Copy)]
 pub(crate) struct Lasts {
     pub(crate) ttl: Duration,
@@ -135,9 +135,8 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // By default, a call tries once for a lock that another call holds. Nested calls in
-            // branches of one body wait for each other instead, as long as necessary, unless the
-            // call or the pool sets a wait.
+            // By default, a call tries once for a lock that another call holds. But nested calls in
+            // branches of one body by default wait for each other as long as the lease lasts.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
@@ -181,8 +180,8 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Checks `min_hold`. Without a watchdog it is at most the ttl. The lock then stays even if the
-    /// process dies, because the store has the ttl from the start.
+    /// Checks `min_hold`. Without a watchdog it is at most the ttl, so the key's ttl keeps the lock
+    /// for this time even if the process dies.
     fn min_hold(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
         let Some(min_hold) = self.min_hold else {
             return Ok(None);

@@ -14,9 +14,9 @@ impl LockPoolBuilder {
     /// store is away.
     ///
     /// The URL and the options are checked now, as far as that needs no server. Calls before the
-    /// first connection behave as during an outage: a call with `wait` waits for the connection,
-    /// and a call without it fails at once, with [`LockError::Unavailable`] and the code
-    /// `connecting`. [`ready`](LockPool::ready) fails until the pool is connected.
+    /// first connection behave as during an outage. A call with `wait` waits for the connection. A
+    /// call without it fails at once, with [`LockError::Unavailable`] and the code `connecting`.
+    /// [`ready`](LockPool::ready) fails until the pool is connected.
     ///
     /// Attempts are repeated after 25 ms, up to 200 ms, and up to a second in a long outage. If the
     /// server refuses the login, or does not fit the settings, the pool tries again once a second.
@@ -50,7 +50,7 @@ impl LockPoolBuilder {
         let connecting = connection.noting(at_once(&connection));
         let (place, name) = (connection.builder.place, connection.name());
         let (limits, clock) = (connection.limits, connection.options.clock);
-        // `starting` waits only for the start of the engine's thread.
+        // Blocks only until the engine's thread has started.
         let starting = thread::start(place, name, limits, clock, connecting);
         let engine = polled(coop::unconstrained(starting))?;
         Ok(connection.pool(engine))

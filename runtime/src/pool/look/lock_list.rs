@@ -38,7 +38,7 @@ pub struct LockList {
     next: Next,
 }
 
-/// The next page of the list: the place where it begins, the pending request for it, or none.
+/// The next page of the list: its place, the pending request for it, or the end of the list.
 enum Next {
     From(Place),
     Asking(Asking),

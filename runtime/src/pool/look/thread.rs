@@ -21,8 +21,8 @@ use crate::store::source::{Page, Place, Source};
 /// Time without a question after which the thread closes its connections and ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Maximum time until an answer, in multiples of the pool's `io_timeout`: for two connections and
-/// the request.
+/// Maximum time until an answer, in multiples of `io_timeout`: to find the server (Sentinel,
+/// cluster), to connect to it, and to request the answer.
 const STEPS: u32 = 3;
 
 /// The channel for the answer to a question.

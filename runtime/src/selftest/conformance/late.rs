@@ -10,7 +10,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
-/// Patience of the test's request. It ends while the thread sleeps for `LATENESS`.
+/// Time-out of the test's request. It ends while the thread sleeps for `LATENESS`.
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 

@@ -1,5 +1,5 @@
-//! Tests that requests sent together get the same answers as requests sent alone, even if they
-//! differ in ttl and in the number of reserved fences.
+//! Tests that requests sent together get the same answers as requests sent alone. The requests
+//! differ in their ttl and in the number of reserved fences.
 
 use std::time::Duration;
 
@@ -142,8 +142,8 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// True if a quorum reports with certainty that no majority had the lock. A node that answers late
-/// may have had the lock, so the release is repeated.
+/// Releases a lock of a quorum, up to five times because a node that answers late may have had the
+/// lock. True if the quorum then answers that no majority had it.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;

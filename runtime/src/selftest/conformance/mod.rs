@@ -228,8 +228,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(matches!(kept, Reply::Released { found: true, .. }));
     assert_eq!(two.renew(&[(&key, mine)], ttl).await, [false], "renewed");
     assert_eq!(two.acquire(&key, mine, ttl).await, None, "taken again");
-    // Sends the release again, like a client that lost the reply, or like one that abandons an
-    // acquire.
+    // Sends the release again, like a client that lost the reply or abandons an acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
     // The refused acquire may have set its key on a single node of a quorum.

@@ -21,8 +21,8 @@ pub(crate) struct Promises {
     /// A ttl that ends during a test.
     pub(crate) short: Duration,
     /// True if locks belong to sessions. Then a token belongs to one client, and a new ttl of a
-    /// lock must fit into its session. The store reserves no fences, has no shared locks, and does
-    /// not report the remaining time of a lock.
+    /// lock must be in the class (range of ttls) of its session. The store reserves no fences, has
+    /// no shared locks, and does not report the remaining time of a lock.
     pub(crate) sessions: bool,
     /// True if a released lock can be kept for a while.
     pub(crate) keeps: bool,
@@ -45,8 +45,8 @@ impl Promises {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. The client itself ends its leases. The short ttl is
-    /// shorter than a claim, the time for which a lock is reserved for a waiting process.
+    /// Promises of a server with sessions. The client itself ends its leases. `short` is below
+    /// `CLAIM`, the time for which a lock is reserved for a waiting process.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,

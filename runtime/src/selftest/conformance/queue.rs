@@ -1,6 +1,6 @@
 //! Further required behaviour of a store with a queue of processes. Each client stands for a
-//! process. When a lock becomes free, it is the turn of the first process in the queue: for a
-//! while, the process has a claim to the lock.
+//! process. When a lock becomes free, it is the turn of the first process in the queue. This
+//! process has a claim to the lock for a while, in which no other process can take it.
 
 use std::time::Duration;
 

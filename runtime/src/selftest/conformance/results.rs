@@ -93,8 +93,8 @@ async fn a_result_ends(one: &mut Client, two: &mut Client) {
     assert!(two.forget(&key).await);
 }
 
-/// Checks that the kept result of one function is not returned to another function, and that
-/// neither result ends the other.
+/// Checks that the kept result of one function is not returned to another function, and stays when
+/// the other function's result is stored or expires.
 async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-functions");
     let (first, second) = (result(None, "1 2 3 4"), result(None, r#""1 2 3 \u0000""#));

@@ -13,8 +13,8 @@ use crate::store::etcd::requests::one;
 use crate::store::session::service::Node;
 use crate::store::zookeeper::names as zookeeper;
 
-/// Checks three properties: keys and names are read as they were written, each key has one
-/// directory, and no answer moves an epoch (the revision of a session's key) back.
+/// Checks three properties. Keys and names are read as they were written, and each key has one
+/// directory. No answer lowers an epoch, the revision of a session's key.
 ///
 /// # Panics
 ///

@@ -23,8 +23,8 @@ const PASSWORD: &str = "hunter2";
 /// Checks that no error or log text shows a password, however the URL is written and wherever the
 /// text is cut.
 ///
-/// The input is a byte for the scheme, and then lines: the user, the text before the password, the
-/// text after it, and the part behind the credentials.
+/// The input is a byte for the scheme, and then lines. They are the user, the texts before and
+/// after the password, and the part of the URL behind the credentials.
 ///
 /// # Panics
 ///
@@ -40,8 +40,8 @@ pub fn urls(bytes: &[u8]) {
         return;
     };
     let url = format!("{scheme}://{user}:{before}{PASSWORD}{behind}@{rest}");
-    // The text of a host is not secret. This includes the nodes at the end, and the text between an
-    // `@` and the comma before the next node, as in `user:u@hunter2,node`.
+    // Between an `@` and a comma, the password is a part of a host, as in `user:u@hunter2,node`.
+    // The text of a host is not secret.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
     // The text of a path is not secret either.
     let is_path = scheme == "redis+unix" && user.starts_with('/');

@@ -175,7 +175,7 @@ impl ClusterSource {
     }
 }
 
-/// True if the slot is moving, and the keys of the lock are on two nodes.
+/// True if the slot is moving, and the lock's key, queue and shares are on two nodes.
 fn is_split(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "TRYAGAIN")
 }

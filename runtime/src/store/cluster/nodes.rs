@@ -28,7 +28,6 @@ struct Node {
     endpoint: Endpoint,
     store: Option<RedisStore>,
     outbox: Vec<(Request, RequestFlags)>,
-    /// Number of requests that were sent to the node and have no answer.
     unanswered: usize,
     last_used: Instant,
 }
@@ -60,8 +59,8 @@ impl Access {
         self.like.elsewhere(endpoint)
     }
 
-    /// Returns the address, the names and the options for a connection to the master `endpoint`,
-    /// which has `slot`.
+    /// Returns the address, the names of keys and the options for a connection to the master
+    /// `endpoint`, which has `slot`.
     pub(super) fn master(
         &self,
         endpoint: &Endpoint,
