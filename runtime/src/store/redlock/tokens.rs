@@ -117,7 +117,7 @@ impl TokenMap {
     }
 
     /// Records that a removal is sent. Returns an entry with the token to send, and with the
-    /// acquires sent before the removal. If the lock is unknown, the entry has `ttl`.
+    /// acquires sent before the removal. For an unknown lock, returns a new entry with `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
@@ -142,9 +142,9 @@ impl TokenMap {
         }
     }
 
-    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token on
-    /// the node. After `quorum` nodes have done so, returns the token by which the engine knows the
-    /// lock.
+    /// Records that the lock was taken away by force on `node`. `lease` is one half of the lock's
+    /// token there. Once this has happened on `quorum` nodes, returns the token by which the engine
+    /// knows the lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::store::session::service::Timeout;
 
 /// Requested session lifetimes, in units of half the server's shortest lifetime. By default, this
-/// unit is one tick, and a server allows 2 to 20 ticks. Above 20, each lifetime is twice the one
-/// before.
+/// unit is one tick, and a server allows 2 to 20 ticks. If it allows more, further lifetimes
+/// follow, each twice the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
