@@ -175,7 +175,7 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
-/// If the key's expression uses no argument, returns the names of all arguments. The runtime then
+/// Returns the names of all arguments if the key's expression uses none of them. The runtime then
 /// refuses a text that contains one of these names as a placeholder.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();

@@ -18,8 +18,9 @@ use super::clock::Moment;
 /// Maximum time between SIGTERM and SIGKILL, if the lease lasts that long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum time between SIGTERM and SIGKILL after a lock was taken away (`leasehold release`). The
-/// lock becomes free three seconds after it was taken away, even if its holder does not release it.
+/// Maximum time between SIGTERM and SIGKILL after a lease was lost or a lock was taken away
+/// (`leasehold release`). A lock becomes free three seconds after it was taken away, even if its
+/// holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
 /// Two readings of one deadline differ by less than this. A later deadline is a renewal.

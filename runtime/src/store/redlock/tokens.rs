@@ -13,8 +13,8 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// Expired entries are removed only after the map has grown by more than this many entries, so that
-/// the removal costs little for each request.
+/// Expired entries are removed only when the map has this many entries more than twice those left
+/// by the last removal. So the removal costs little for each request.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.

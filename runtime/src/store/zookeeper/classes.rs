@@ -13,7 +13,7 @@ const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least time added to half a tick, because the leader may be late to request the live sessions
+/// Least time added to half a tick, because the leader may be late to request the active sessions
 /// from its followers.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
@@ -30,9 +30,9 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the tick is half of the
-    /// shortest session or a twentieth of the longest, whichever is more. A server's default bounds
-    /// are 2 and 20 ticks.
+    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the
+    /// tick is half of the shortest session or a twentieth of the longest, whichever is longer. A
+    /// server's default bounds are 2 and 20 ticks.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,

@@ -254,7 +254,7 @@ impl ZooKeeper {
     }
 
     /// Returns the directory of a created node. If it has znodes of another recipe of Curator, or
-    /// no numbers left, removes the node, so that clients of that recipe do not wait for it.
+    /// no numbers left, removes the node: clients of that recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,

@@ -13,8 +13,8 @@
 //!    answer shows that the leader counts the session's time from the first write or later.
 //!
 //! Writes need a majority, so a leader that was replaced during the pause cannot confirm one. If
-//! the client has changed servers in the meantime, its new server has requested that the leader
-//! takes over the session. The leader then restarts the session's count (`LearnerHandler.java`,
+//! the client has changed servers in the meantime, its new server has sent the leader a request to
+//! take over the session. The leader then restarts the session's count (`LearnerHandler.java`,
 //! `REVALIDATE`). A new leader restarts the count of each session (`SessionTrackerImpl.java`).
 
 use std::time::Duration;
