@@ -69,7 +69,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Where the locks are.
+/// Options that select the lock store.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
     /// The lock store, such as `redis://127.0.0.1/`. Use the variable to keep a password out of

@@ -29,8 +29,8 @@ fn main() -> ExitCode {
         Err(error) => return explain(error),
     };
     let json = cli.json;
-    // Uses one thread, because the kernel sends a child process the signal for its parent's death
-    // when the thread that started the child ends.
+    // Uses one thread, because a child process gets the signal for its parent's death as soon as
+    // the thread that started the child ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -8,7 +8,7 @@ pub(crate) fn line(text: &impl Display) {
     let _ = try_line(text);
 }
 
-/// Like [`line`], but returns an error if the reader is gone, for a command that then ends.
+/// Like [`line`], but returns an error if the reader is gone, so that the command can end.
 pub(crate) fn try_line(text: &impl Display) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
 }

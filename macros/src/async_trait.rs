@@ -12,7 +12,7 @@ use crate::tokens;
 
 /// Place of the user's body in the async block of a method.
 pub(crate) struct Inner {
-    /// Code around the body, outermost first. Begins with the content of the async block.
+    /// Code around the body inside of the async block, outermost first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) bindings: Vec<Binding>,

@@ -12,15 +12,15 @@ use crate::shape::{Binding, Frame, Returns, bindings};
 
 /// Place of the user's body in a function that returns a boxed future.
 pub(crate) struct Found {
-    /// Code around the body, outermost first. Begins with the content of the function's braces.
+    /// Code around the body inside of the function's braces, outermost first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) async_span: Span,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
     pub(crate) deferred: Option<Deferred>,
-    /// True if the end of the body is also the end of an async block. False for a body under
-    /// `#[async_trait]`, which is the value of a `let`.
+    /// True if the body's value is the value of an async block. False under `#[async_trait]`, where
+    /// it is the value of a `let`.
     pub(crate) returns_itself: bool,
 }
 

@@ -26,8 +26,7 @@ pub(crate) struct LockSpec {
     pub(crate) wait: Option<Length>,
     pub(crate) cooldown: Option<At<Length>>,
     pub(crate) min_hold: Option<Length>,
-    /// The time to keep a result. The span is the place to report a result type that cannot be
-    /// kept.
+    /// The time to keep a result. The error for a result type that cannot be kept has this span.
     pub(crate) replay: Option<At<Length>>,
     pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
@@ -155,8 +154,8 @@ const SHORTEST_INTERVAL: u64 = 10;
 /// is the ttl without the drift of the clocks and without the margin in which the body is
 /// cancelled.
 ///
-/// Rounded up to whole milliseconds, so an interval is in time exactly if it is shorter. The
-/// runtime calculates the same in nanoseconds.
+/// Rounded up to whole milliseconds, so exactly the intervals below the returned value are in time.
+/// The runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;

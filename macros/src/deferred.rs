@@ -33,8 +33,8 @@ const TRAITS: [(&str, Work); 7] = [
     ("AsyncIterator", Work::Stream),
 ];
 
-/// Types with at least one parameter. A type with the same name but without parameters is a
-/// different type.
+/// Types with deferred work, each with parameters. A type with the same name but without parameters
+/// is a different type.
 const TYPES: [(&str, Work); 14] = [
     ("BoxFuture", Work::Future),
     ("LocalBoxFuture", Work::Future),

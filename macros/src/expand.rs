@@ -40,9 +40,8 @@ use crate::tokens::{self, here};
 //     }
 //
 // No lint may fire on this code, and the code must not set a lint level: `#[allow(…)]` of a lint
-// that the crate forbids is an error. Lints skip code with the span of a macro. The user's own
-// names have the user's spans everywhere, so the statements with them have forms that no lint
-// covers.
+// that the crate forbids is an error. Lints skip code with the span of a macro. But the user's own
+// names keep the user's spans, so each statement with such a name has a form that no lint covers.
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(spec);
     let call = call(spec);
@@ -176,7 +175,7 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
-/// If the key's expression uses no argument, returns the names of all arguments. The runtime then
+/// Returns the names of all arguments if the key's expression uses none of them. The runtime then
 /// refuses a text that contains one of these names as a placeholder.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();
@@ -256,7 +255,7 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
 }
 
 /// Returns a reference such as `&order.user_id`. An error in a bare `<order>` concerns the
-/// argument's type and is shown there. An error in `<order.user_id>` is shown at the key.
+/// argument's type and is shown at the argument. An error in `<order.user_id>` is shown at the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
     if placeholder.is_constant() {
         return constant(placeholder, literal);

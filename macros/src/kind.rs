@@ -1,4 +1,4 @@
-//! Facts that the written type of an argument or an error shows, without help from rustc.
+//! Facts from the written types of arguments and errors, without help from rustc.
 
 use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Type};
 

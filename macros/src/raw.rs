@@ -150,8 +150,8 @@ fn skip(input: ParseStream<'_>) {
     }
 }
 
-/// Removes the parentheses around a literal, and the invisible groups of `macro_rules`. A literal
-/// inside them is still a literal, and a template.
+/// Removes the parentheses around a literal, and the invisible groups of `macro_rules`, so that a
+/// literal inside them still counts as one.
 pub(crate) fn peel(value: Expr) -> Expr {
     match value {
         Expr::Group(group) => peel(*group.expr),

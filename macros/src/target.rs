@@ -31,8 +31,8 @@ pub(crate) struct Target {
     pub(crate) returns: Returns,
     /// Part of the return type whose work begins or continues after the release.
     pub(crate) deferred: Option<Deferred>,
-    /// True if the end of the body is also the end of a function or an `async` block. False for a
-    /// body under `#[async_trait]`, which is the value of a `let`.
+    /// True if the body's value is the value of a function or an `async` block. False under
+    /// `#[async_trait]`, where it is the value of a `let`.
     pub(crate) returns_itself: bool,
     /// Error type of the function, if it is a type parameter.
     pub(crate) generic_error: Option<Type>,

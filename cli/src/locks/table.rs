@@ -22,7 +22,7 @@ const LAYOUTS: [(&[usize], &[usize]); 3] = [
     (&[KEY], &[1, 3, 4, 5, 2]),
 ];
 
-/// Formats locks as rows. Columns never become narrower, unless the terminal does.
+/// Formats locks as rows. Columns become narrower only if the terminal does.
 #[derive(Debug)]
 pub(super) struct Table {
     widths: [usize; COLUMNS],
@@ -209,7 +209,8 @@ mod tests {
         assert!(lines[1].starts_with("order:42  exclusive"), "{lines:?}");
     }
 
-    /// Fails if the table panics on a very long text, as a format string with such a width does.
+    /// Fails if the table panics on a very long text. A format string with such a width would
+    /// panic.
     #[test]
     fn very_long_cells_are_padded() {
         let long = "x".repeat(70_000);

@@ -100,8 +100,8 @@ fn columns(character: char) -> usize {
     character.width().unwrap_or_default()
 }
 
-/// Returns the longest start of a text with at most this many columns. The marks of its last
-/// character are included.
+/// Returns the longest start of a text with at most this many columns. The combining marks of its
+/// last character are included.
 pub(super) fn cut(text: &str, room: usize) -> &str {
     let mut used = 0;
     let beyond = text.char_indices().find(|(_, character)| {
@@ -181,7 +181,8 @@ mod tests {
         assert_eq!(wrapped("shop::create on", 5), ["shop:", ":crea", "te on"]);
     }
 
-    /// Fails if a wide character counts as one column, or a mark is separated from its character.
+    /// Fails if a wide character counts as one column, or a combining mark is separated from its
+    /// character.
     #[test]
     fn wide_characters_and_marks_are_measured() {
         assert_eq!((width("注文:7"), width("e\u{301}")), (6, 1));

@@ -19,7 +19,7 @@ pub(super) struct Process {
     pub(super) group: i32,
     /// Id of the session. 0 if the session's leader is outside this container.
     pub(super) session: i32,
-    /// True if the process has ended, but its parent has not yet asked for its status.
+    /// True if the process has ended, but its parent has not yet collected its status.
     pub(super) ended: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The guardian of a command: ends the command, and everything that the command has started, before
 //! the lease ends.
 //!
-//! The guardian needs no lock store, and lives until the command and the processes left in its
-//! session have ended.
+//! The guardian needs no lock store. It lives until the command has ended, and also the processes
+//! that the command left in its session.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, stdin};
@@ -207,7 +207,7 @@ impl Guardian {
     }
 
     /// Sends a signal to the group of the command. The group keeps its id until this process has
-    /// asked for the status of the command.
+    /// collected the status of the command.
     fn signal(&self, signal: Signal) {
         // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);
@@ -255,7 +255,7 @@ impl Guardian {
         Ok(left == 0)
     }
 
-    /// Asks for the status of the ended processes that this process has adopted. Otherwise they
+    /// Collects the status of the ended processes that this process has adopted. Otherwise they
     /// would stay zombies.
     fn reap_adopted(&self) -> io::Result<()> {
         let us = getpid();
@@ -265,7 +265,7 @@ impl Guardian {
         for process in family::descendants(us)?.into_iter().filter(ours) {
             let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
             if let Some(pid) = pid {
-                // No other code asks for the status of an adopted process.
+                // No other code collects this status meanwhile.
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }

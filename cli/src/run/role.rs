@@ -130,9 +130,9 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
 
 /// Makes this process the parent of the orphans among its descendants.
 ///
-/// A suspended process must continue when its parent dies. The kernel wakes it automatically only
-/// if its process group is orphaned. That is not the case if another `leasehold run` adopts this
-/// process.
+/// If this process is suspended, it must continue when its parent dies. The kernel alone wakes only
+/// the processes of an orphaned group. The group is not orphaned if another `leasehold run` adopts
+/// this process.
 pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;

@@ -18,8 +18,9 @@ use super::clock::Moment;
 /// Maximum time between SIGTERM and SIGKILL, if the lease lasts that long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum time between SIGTERM and SIGKILL after a lock was taken away (`leasehold release`). The
-/// lock becomes free three seconds after it was taken away, even if its holder does not release it.
+/// Maximum time between SIGTERM and SIGKILL after a lease was lost or a lock was taken away
+/// (`leasehold release`). A lock becomes free three seconds after it was taken away, even if its
+/// holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
 /// Two readings of one deadline differ by less than this. A later deadline is a renewal.
@@ -126,9 +127,8 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step. SIGTERM is due once. It is not due together with SIGKILL, because
-    /// SIGCONT follows SIGTERM and would wake a suspended process. SIGKILL is due until the command
-    /// is gone.
+    /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If SIGKILL is
+    /// due, SIGTERM is omitted, because the SIGCONT after it would wake a suspended process.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(taken.next(), at(802));
     }
 
-    /// Fails if a machine that was asleep past the deadline waits for the command to stop.
+    /// Fails if a command gets time to stop after the machine was suspended past the deadline.
     #[test]
     fn a_pause_beyond_the_deadline_leaves_no_grace() {
         let mut schedule = Schedule::new(TTL, at(120));
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(schedule.reason(), Some(Reason::Lost));
     }
 
-    /// Fails if a renewal does not move the end, or gives a lost lease back.
+    /// Fails if a renewal does not move the end, or revives a lost lease.
     #[test]
     fn a_renewal_moves_the_end_unless_the_lease_is_lost() {
         let mut schedule = Schedule::new(TTL, at(120));

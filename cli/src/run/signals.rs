@@ -11,7 +11,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use super::start;
 
-/// Signals that end a program without a handler. They are passed on to the command.
+/// Signals that end a program unless it handles them. They are passed on to the command.
 const ENDING: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,

@@ -206,8 +206,8 @@ impl<'a> Supervisor<'a> {
     /// Kills all processes below this one, including the warden and the guardian.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
-            // If the guardian is dead, the kernel has killed the command. Otherwise the id still
-            // belongs to the command, so that no other process is killed.
+            // If the guardian is dead, the kernel has killed the command. Otherwise the process id
+            // still belongs to the command, so that no other process is killed.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
             self.messages.failed(&error);
         }

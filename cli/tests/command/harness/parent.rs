@@ -7,8 +7,8 @@ use leasehold_tests::server::Server;
 
 use super::{ended, leasehold};
 
-/// Returns a Python command that runs `setup` and then becomes `inner`, which inherits the state.
-/// `inner` does not inherit the signals that Python itself ignores.
+/// Returns a Python command that changes its state with `setup`, and then becomes `inner` with this
+/// state. `inner` does not inherit the signals that Python itself ignores.
 pub(crate) fn started_by(setup: &str, inner: &Command) -> Command {
     let program = format!(
         "\

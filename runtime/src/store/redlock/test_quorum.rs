@@ -28,7 +28,7 @@ pub(super) struct TestQuorum {
 pub(super) enum SentOp {
     Acquire(OpId, Token),
     Renew(OpId, Token),
-    /// A release, with the number of acquires in it whose outcome is unknown.
+    /// A release, with the number of earlier acquires whose outcome is unknown.
     Remove(OpId, Token, usize),
 }
 
@@ -42,7 +42,7 @@ impl TestQuorum {
         quorum
     }
 
-    /// Returns a quorum of nodes without a connection so far.
+    /// Returns a quorum of nodes that were never connected, so they do not vote.
     pub(super) fn young(nodes: usize) -> Self {
         let settings = Settings {
             node_timeout: TIMEOUT,

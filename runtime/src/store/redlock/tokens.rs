@@ -13,8 +13,8 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// Expired entries are removed only after the map has grown by more than this many entries, so that
-/// the removal costs little for each request.
+/// Expired entries are removed only when the map has this many entries more than twice those left
+/// by the last removal. So the removal costs little for each request.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
@@ -117,7 +117,7 @@ impl TokenMap {
     }
 
     /// Records that a removal is sent. Returns an entry with the token to send, and with the
-    /// acquires sent before the removal. If the lock is unknown, the entry has `ttl`.
+    /// acquires sent before the removal. For an unknown lock, returns a new entry with `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
@@ -142,9 +142,9 @@ impl TokenMap {
         }
     }
 
-    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token on
-    /// the node. After `quorum` nodes have done so, returns the token by which the engine knows the
-    /// lock.
+    /// Records that the lock was taken away by force on `node`. `lease` is one half of the lock's
+    /// token there. Once this has happened on `quorum` nodes, returns the token by which the engine
+    /// knows the lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,

@@ -134,8 +134,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node is not the first of its directory. Returns true if the node is
-    /// the place with which this process waits. If the place was given up while the request was
-    /// unanswered, it becomes the place again, because the request has created its node again.
+    /// the place of this process. If that place was given up during the request, the node becomes
+    /// the place again, because the request has recreated it.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -163,7 +163,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Fails if the token lost its node while `covers` waited for the session.
+    /// Fails if the token lost its node while the session was being confirmed.
     fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
         let state = self.state();
         let lock = state.locks.get(id);

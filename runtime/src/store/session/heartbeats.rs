@@ -12,9 +12,9 @@ use super::shared::Shared;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 
-/// Keeps a session alive until it is over, and listens for the server's notifications about it. The
-/// two tasks run concurrently, because a heartbeat may take longer than the grace in which a holder
-/// must react to a revocation.
+/// Keeps a session alive until it is over, and listens for the server's notifications about it.
+/// Does both concurrently, because a heartbeat may take longer than a holder's grace after a
+/// revocation.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));
@@ -48,8 +48,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
             }
             Err(Trouble::Ended) => {
                 shared.session_ended(session);
-                // The session's nodes may still exist, because perhaps only the session's own key
-                // is gone.
+                // Closed, because nodes of the session may remain even if its own key is gone.
                 return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,

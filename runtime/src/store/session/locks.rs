@@ -88,7 +88,7 @@ impl<N> Locks<N> {
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // The node may not be known to be the first yet. A later grant then finds the revocation.
+        // Recorded even before the lock is granted. The grant then finds the revocation.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }

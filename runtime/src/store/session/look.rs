@@ -163,7 +163,7 @@ impl<L: Look> SessionSource<L> {
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
             // An error is ignored, because a remaining revocation concerns no other node, and ends
-            // with its session.
+            // with a session: that of the node, or of this inspection.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -83,8 +83,8 @@ impl Members {
         matches!(self.user, Some((_, None)))
     }
 
-    /// Returns the first member on another machine. Other machines can read unencrypted traffic on
-    /// the way to this member.
+    /// Returns the first member on another machine. Unencrypted traffic to it can be read on the
+    /// way.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
         hosts.find(|member| {

@@ -84,8 +84,8 @@ impl<S: Service> Shared<S> {
             let idle = slot.as_ref().is_some_and(|slot| {
                 Arc::ptr_eq(&slot.session, session)
                     && slot.used + IDLE <= now
-                    // Only the slot and the heartbeat have a reference, so no request and no node
-                    // has one.
+                    // The two references are those of the slot and the heartbeat, so no request or
+                    // node has one.
                     && Arc::strong_count(session) == 2
             });
             if idle {

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::error::LockError;
 
-/// Records if a server can be reached, as far as this process knows.
+/// Last known state of a server: reachable or not.
 #[derive(Default)]
 pub(crate) struct Outage {
     state: Mutex<State>,

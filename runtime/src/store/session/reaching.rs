@@ -25,8 +25,8 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
             shared.service.reach_again().await;
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
-            // Sleeps even after a success. Otherwise, the next attempt would begin at once if
-            // requests still fail.
+            // Sleeps even after a success. If other requests still fail, the next attempt would
+            // otherwise begin at once.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
             if outage.absence().is_none() {
                 break;

@@ -133,7 +133,7 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        // False for each token that holds no lock.
+        // True if renewed, false if the token holds no lock, and `None` without an answer.
         let mut kept = vec![Some(false); renewals.len()];
         let mut trouble = None;
         let mut sessions: Vec<Vec<Due<S>>> = Vec::new();

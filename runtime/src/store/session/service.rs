@@ -107,8 +107,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         timeout.usable()
     }
 
-    /// Returns the additional time that a confirmation may take, if a heartbeat pauses between its
-    /// requests.
+    /// Returns the additional time for a confirmation, if a heartbeat is several requests with a
+    /// pause.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }

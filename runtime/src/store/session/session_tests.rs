@@ -362,8 +362,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted during the removal of its node. A call gives up when its node has
-/// become the first, and the answer to its release is lost. Then the next call requests the lock.
+/// Fails if a place is granted during the removal of its node. A call releases its node, which has
+/// become the first, and gets no answer. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;

@@ -178,8 +178,8 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUnreported) {
-            // Sent under the mutex, so that `reply` either has already reported the locks as taken,
-            // or reports a failure after this.
+            // Sent under the mutex: `reply` has either reported these locks as taken before this
+            // event, or will report a failure.
             self.emit(StoreEvent::Lost(held));
         }
         drop(state);

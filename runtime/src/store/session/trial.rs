@@ -1,4 +1,4 @@
-//! Checks that locks work at a server, by the whole life of a lock in a dedicated session.
+//! Checks that locks work at a server, with a trial lock in a dedicated session.
 
 use super::service::{Answer, Entered, First, Node, Service, Timeout, Trouble};
 use crate::base::full_key::FullKey;

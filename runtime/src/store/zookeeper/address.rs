@@ -94,8 +94,8 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// Returns the first server on another machine, if any. Other machines can read the unencrypted
-    /// traffic on the way to it.
+    /// Returns the first server on another machine, if any. The unencrypted traffic to it can be
+    /// read on the way.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }

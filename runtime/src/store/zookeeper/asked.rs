@@ -17,10 +17,10 @@ pub(super) const EXISTS: i32 = 3;
 /// The request number of notifications about watched paths.
 const NOTIFICATION: i32 = -1;
 
-/// Receives the answer to a request.
+/// Sender of the answer to a request.
 pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-/// Notified when a watched path changes.
+/// Sender of the change of a watched path.
 pub(super) type Change = oneshot::Sender<()>;
 
 /// A request that has no number yet.
@@ -39,7 +39,8 @@ pub(super) struct Asked {
     number: i32,
     answers: HashMap<i32, Asking>,
     watches: HashMap<String, Vec<(i32, Change)>>,
-    /// Time when bytes last arrived, or of the first request after all earlier ones were answered.
+    /// Start of the server's silence: the last arrival of bytes, or a later request with no
+    /// unanswered one before it.
     since: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks an ensemble for present and future problems.
+//! Checks an ensemble for errors and risks.
 //!
 //! The check takes and releases a trial lock, and requests a session from each server in the URL.
 //! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
@@ -53,8 +53,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Checks that one server grants sessions, and that its bounds for them are those of all servers in
-/// the URL together.
+/// Checks that one server grants sessions, and that its bounds for them are those common to all
+/// servers in the URL.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
     let classes = ensemble.servers.classes();
     let known = (classes.shortest, classes.longest);

@@ -5,15 +5,15 @@ use std::time::Duration;
 use crate::store::session::service::Timeout;
 
 /// Requested session lifetimes, in units of half the server's shortest lifetime. By default, this
-/// unit is one tick, and a server allows 2 to 20 ticks. Above 20, each lifetime is twice the one
-/// before.
+/// unit is one tick, and a server allows 2 to 20 ticks. If it allows more, further lifetimes
+/// follow, each twice the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least time added to half a tick, because the leader may be late to request the live sessions
+/// Least time added to half a tick, because the leader may be late to request the active sessions
 /// from its followers.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
@@ -30,9 +30,9 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the tick is half of the
-    /// shortest session or a twentieth of the longest, whichever is more. A server's default bounds
-    /// are 2 and 20 ticks.
+    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the
+    /// tick is half of the shortest session or a twentieth of the longest, whichever is longer. A
+    /// server's default bounds are 2 and 20 ticks.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,

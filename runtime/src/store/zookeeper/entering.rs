@@ -253,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If the directory has znodes of another recipe of
-    /// Curator, or no numbers left, removes the node. Clients of that recipe must not wait for it.
+    /// Returns the directory of a created node. If it has znodes of another recipe of Curator, or
+    /// no numbers left, removes the node: clients of that recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,

@@ -19,8 +19,8 @@ pub(super) enum Current {
     Over,
 }
 
-/// Replaces each ended connection of a session, until the session is over or `closing` is true. If
-/// the sender of `closing` is dropped, this has the same effect as true.
+/// Replaces each ended connection of a session, until the session is over, or `closing` is true or
+/// its sender is dropped.
 pub(super) async fn follow(
     servers: Arc<Servers>,
     (granted, own): (Granted, String),

@@ -6,15 +6,16 @@
 //!
 //! 1. The client's server records that the session is active. The session's time is counted from
 //!    this moment.
-//! 2. After half a tick and a reserve, the leader has sent such a request to that server. The
-//!    request arrived before the answer to this second write, because both take the same path.
-//! 3. The server's reply to the leader arrived before this third write, for the same reason. So the
+//! 2. After half a tick and a reserve, the leader has requested the active sessions from that
+//!    server. This request arrived before the answer to the second write, because both take the
+//!    same path.
+//! 3. The server's reply to the leader arrived before the third write, for the same reason. So the
 //!    answer shows that the leader counts the session's time from the first write or later.
 //!
-//! Writes need a majority, so a leader that was replaced during a pause confirms none. If the
-//! client has changed servers in the meantime, its new server has asked the leader to take over the
-//! session. The leader then restarts the session's count (`LearnerHandler.java`, `REVALIDATE`). A
-//! new leader restarts the count of each session (`SessionTrackerImpl.java`).
+//! Writes need a majority, so a leader that was replaced during the pause cannot confirm one. If
+//! the client has changed servers in the meantime, its new server has sent the leader a request to
+//! take over the session. The leader then restarts the session's count (`LearnerHandler.java`,
+//! `REVALIDATE`). A new leader restarts the count of each session (`SessionTrackerImpl.java`).
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ const READ: usize = 16 * 1_024;
 /// The longest accepted answer, in bytes: a list of a few million names.
 const LONGEST: usize = 256 * 1_024 * 1_024;
 
-/// A connection. When the last owner of a session's connection drops it, the session is closed.
+/// A connection. Dropping the last reference to it closes its session.
 #[derive(Debug)]
 pub(super) struct Line {
     requests: UnboundedSender<Request>,
@@ -69,7 +69,7 @@ impl Line {
         Self::begin(stream, digests, asked, None, silence).await
     }
 
-    /// Opens or resumes a session on an unused connection, as each user in `digests`.
+    /// Opens or resumes a session on a new connection, and logs in as each user in `digests`.
     pub(super) async fn begin(
         mut stream: TcpStream,
         digests: &[String],

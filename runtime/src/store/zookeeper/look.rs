@@ -115,7 +115,7 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
-                // This client has no permission to read the znode. That must not hide other locks.
+                // A znode that this client may not read must not hide other locks.
                 Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
             }

@@ -116,7 +116,7 @@ impl Servers {
     }
 
     /// Resumes a session. None if the session is over, or if no server resumes it and at least one
-    /// offers a shorter session.
+    /// server would shorten it.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
         // After this time the servers have ended the session.
@@ -171,8 +171,8 @@ impl Servers {
     }
 
     /// Returns the users of the next connection: the present one, and each earlier one of this
-    /// process. A password is a part of the user, so nodes of an earlier password are another
-    /// user's, and the session must still be able to remove them.
+    /// process. A new password makes a new user, but the session must still be able to remove nodes
+    /// of the earlier users.
     async fn digests(&self, limit: Duration) -> Result<Vec<String>, Error> {
         let digest = self.address.digest(limit).await;
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);

@@ -77,8 +77,8 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // No node is being taken away, or the list belongs to another user, who cannot remove
-            // the nodes of this process.
+            // No node is being taken away, or the list belongs to another user. That user cannot
+            // remove the nodes of this process, so the list is ignored.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -139,7 +139,7 @@ impl ZooKeeper {
     }
 }
 
-/// Returns the users of the znodes.
+/// Returns the users that may access the znodes.
 pub(super) fn users(address: &Address) -> Users {
     if address.has_user() {
         Users::Creator
@@ -201,8 +201,8 @@ impl Service for ZooKeeper {
     }
 
     /// Requests the servers' bounds for sessions. An ensemble that answers this may still be too
-    /// slow for other requests. So an answer ends an outage only if an attempt like this has failed
-    /// before.
+    /// slow for other requests. So an answer ends only an outage in which such an attempt has
+    /// failed.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {
