@@ -98,8 +98,8 @@ fn an_unnoticed_disconnect_delays_no_call() {
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
-    // After this call, the runtime has the task that reads the answers, but it is not polled until
-    // the next call.
+    // After this call, the runtime has the task that reads the answers. This task is not polled
+    // until the next call.
     runtime.block_on(works(&pool, "key"));
     end_session(&probe);
     let (asked, excuse) = (Instant::now(), Excuse::begin());

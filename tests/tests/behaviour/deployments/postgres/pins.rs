@@ -144,8 +144,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin is shown, reported by `check`, and named in refusals only after the holder has
-/// released the lock. A dead holder never releases it.
+/// Fails if a pin of an ended lease is shown, reported by `check`, and named in refusals only after
+/// the holder has released the lock. A dead holder never releases it.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
