@@ -101,8 +101,8 @@ async fn never_more_holders_than_permits_run_together(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a call with the smaller number of permits gets an error, or gets a permit beyond its
-/// own number. In a rolling deploy both numbers are in use.
+/// Fails if a call with the smaller number of permits gets an error, or gets a permit while that
+/// many holders are inside. In a rolling deploy both numbers are in use.
 async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
@@ -143,8 +143,8 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if a call with the smaller number of permits gets a permit too late after enough holders
-/// have ended. Also fails if its `retry_after` ends while too many holders are left.
+/// Fails if a call with the smaller number of permits gets its permit before enough leases have
+/// ended, or long after that. Also fails if its `retry_after` ends too early.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

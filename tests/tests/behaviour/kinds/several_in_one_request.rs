@@ -24,8 +24,8 @@ const HANG: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// The `io_timeout` of pools that must detect a missing answer or replica. They detect it after a
-/// quarter of this time.
+/// The `io_timeout` of pools that must detect a missing answer, or a missing confirmation by a
+/// replica. They detect it after a quarter of this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {

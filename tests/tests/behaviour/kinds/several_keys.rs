@@ -176,7 +176,8 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Time between the two leases. On a busy machine, the check is late by less than this.
+    // Time between the starts of the two leases. On a busy machine, the check is late by less than
+    // this.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -241,8 +242,8 @@ async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    // A machine that suspends threads for long also suspends the server's threads, so this failure
-    // is then accepted.
+    // This failure is accepted if the machine suspended threads for long, because it then also
+    // suspended the server's threads.
     assert!(
         kept || ttl / 8 < excuse.longest(),
         "the first key was let go"

@@ -260,8 +260,8 @@ async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     reader.release().await.expect("still held");
 }
 
-/// Fails if a single attempt of a reader waits behind the writer, and then reports the store as
-/// unavailable.
+/// Fails if a reader's single attempt waits behind a waiting writer of the same process, and then
+/// reports the store as unavailable.
 async fn a_single_try_behind_a_writer_of_the_process_is_refused(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");

@@ -120,7 +120,8 @@ async fn a_downgrade_works_on_a_full_server() {
 }
 
 /// Fails if the error of a new lock does not report full memory, or if its request leaves a key on
-/// the server. Also fails if a shared lock is refused although other shared locks exist on its key.
+/// the server. Also fails if a further shared lock is refused on a key that already has shared
+/// locks.
 #[tokio::test]
 async fn new_locks_on_a_full_server_are_refused() {
     let server = start();

@@ -10,7 +10,8 @@ use leasehold_tests::{on_stores, wait};
 
 const TTL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// Tolerance for the pauses between two attempts of a waiting call, which may get no message.
+/// Tolerance for a waiting call that gets no message. It may be in a pause between two attempts
+/// when the lock becomes free.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Fails if the lock of a killed process becomes free later than the end of its ttl.

@@ -12,8 +12,8 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
-/// Numbers of the locks taken away. Their order is not symmetric, so other locks would count as
-/// lost if the answers of a batch were reversed.
+/// Numbers of the locks taken away. They are not symmetric, so other locks would count as lost if
+/// the answers of a batch were reversed.
 const STOLEN: [usize; 3] = [2, 7, 8];
 
 /// Fails if a pool that loses some locks also loses other locks.

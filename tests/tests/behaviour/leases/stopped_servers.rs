@@ -179,8 +179,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     servers.resume();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     let trace = trace.lock().expect("no panic");
-    // The thread may be suspended between the check of the deadline, before the poll, and the
-    // body's reading of the clock. So delays of the machine are tolerated.
+    // Delays of the machine are tolerated. The thread may be suspended after the check of the
+    // deadline, before the body reads the clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
     assert!(trace.dropped < end, "{trace:?}");
@@ -297,8 +297,8 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_leader_leads_again_after_a_stop,
 ));
 
-// `a_lease_counts_from_before_its_request` is missing here. The vote of a node that answers late
-// does not count, so the lease may start at a later attempt.
+// `a_lease_counts_from_before_its_request` is missing here. A node's late vote does not count, so
+// the lease may start at an attempt after the stop.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,

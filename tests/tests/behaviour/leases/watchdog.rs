@@ -144,8 +144,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // The thread may be suspended between the check of the deadline, before the poll, and the
-    // body's reading of the clock. So delays of the machine are tolerated.
+    // Delays of the machine are tolerated. The thread may be suspended after the check of the
+    // deadline, before the body reads the clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,

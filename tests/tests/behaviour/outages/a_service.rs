@@ -237,7 +237,7 @@ impl Stage for Members {
         self.root().set_password(USER, password);
     }
 
-    /// A change of the users makes the servers refuse all earlier tokens.
+    /// After any change of the users, the servers refuse all earlier login tokens.
     async fn cut(&self) {
         self.root().set_password("root", "root");
     }

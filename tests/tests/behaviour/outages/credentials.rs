@@ -70,10 +70,10 @@ impl Vault {
     }
 }
 
-/// Fails if a changed password ends a lease, is not read before the previous one expires, or is not
-/// used by the next connection. Also fails if a lease is lost while the credentials function blocks
-/// its thread. `set` changes the password on the server. `cut` ends all connections, or makes their
-/// logins invalid.
+/// Fails if a change of the password ends a lease. Also fails if the pool gets the new password
+/// only after the old one has expired, or does not use it for the next connection. Also fails if a
+/// lease is lost while the credentials function blocks its thread. `set` changes the password on
+/// the server. `cut` ends all connections, or makes their logins invalid.
 async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: impl AsyncFn()) {
     let vault = Vault::default();
     vault.set("hunter0");
@@ -232,7 +232,7 @@ async fn etcd_rotates() {
     gateway.enable_users();
     let root = gateway.as_user("root", "root");
     let set = async |password: &str| root.set_password(USER, password);
-    // A change of the users makes the server refuse all earlier tokens.
+    // After any change of the users, the server refuses all earlier login tokens.
     let cut = async || root.set_password("root", "root");
     rotated(&server.url("shop"), USER, set, cut).await;
 }

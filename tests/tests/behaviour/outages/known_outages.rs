@@ -105,7 +105,7 @@ async fn a_stopped_server_is_away() {
 }
 
 /// Fails if a killed master of a cluster makes calls for keys of other masters fail. Also fails if
-/// calls for its own keys do not fail soon, or if `ready` reports the cluster as ready.
+/// calls for the killed master's keys do not fail soon, or if `ready` reports the cluster as ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_keys_of_a_lost_master_are_away() {
     let mut cluster = Setup::new().start();

@@ -173,8 +173,9 @@ async fn a_waiting_call_does_not_pause_after_one_long_section() {
 }
 
 /// Makes calls of one process use `k` one after the other, and then makes another process wait for
-/// `k`. The process passes the key on more often, and uses it for longer, than a pause requires.
-/// Returns true if the key is free after the last release, or `None` if the machine was too slow.
+/// `k`. The first process passes the key on more often, and uses it for longer, than a pause
+/// requires. Returns true if the key is free after the last release, or `None` if the machine was
+/// too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
@@ -221,9 +222,9 @@ async fn a_process_leaves_a_key_free_after_long_use() {
     panic!("the machine was too slow ten times");
 }
 
-/// Lets processes use the key `k` one after the other, until leasehold leaves it free for a pause
-/// while one process still waits. That process takes the lock after the pause, and keeps it until
-/// `leaves` has a permit.
+/// Makes `OFTEN` processes use the key `k` one after the other, so that leasehold then leaves the
+/// key free for a pause. One more process waits. It takes the lock after the pause, and keeps it
+/// until `leaves` has a permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,

@@ -1,5 +1,5 @@
-//! Tests of `retry_after`. A refused call gets the usual time for which such a lock is held,
-//! instead of the rest of its lease.
+//! Tests of `retry_after`. A refused call gets the usual hold time of the lock, instead of the rest
+//! of the holder's lease.
 
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,8 @@ async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
 }
 
-/// Fails if a refused call gets the rest of a renewed lease, or gets the mean time of another
-/// function or pool.
+/// Fails if the `retry_after` of a refused call is the rest of a renewed lease, or the mean hold
+/// time of another function or pool.
 async fn estimates_are_separate_for_each_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let held = hold(other.lock("order:1")).await;
@@ -89,14 +89,15 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool has never held a lock of `create`, so it knows no mean for this function.
+    // The other pool has never held a lock of `create`, so it has no mean hold time of this
+    // function.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(retry_after(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
-/// Fails if the mean of the holder's function is known but not used. Also fails if locks taken with
-/// the builder in two lines of code share one mean.
+/// Fails if the mean hold time of the holder's function is known but not used. Also fails if two
+/// places in the code that use the builder share one mean.
 async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
@@ -133,7 +134,7 @@ on_every_store_of_leases! {
     the_estimate_uses_the_function_of_the_holder,
 }
 
-// etcd does not report the end of a lock, so only this test applies.
+// etcd does not report the remaining lease of a holder, so only this test applies.
 on_etcd! {
     the_estimate_uses_the_function_of_the_holder,
 }

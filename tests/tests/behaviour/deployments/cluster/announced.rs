@@ -6,8 +6,8 @@ use redis::cmd;
 use super::{connect, take};
 
 /// Fails if the pool does not reach nodes announced as `?` or as null, or if a redirect to such a
-/// node ends a call. Also fails if `check` does not report that other clients may not reach these
-/// nodes, and why.
+/// node ends a call. Also fails if `check` does not warn of nodes announced as `?` or null, or
+/// warns without them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_a_host_are_reached_and_reported() {
     let cluster = Setup::new().start();

@@ -15,8 +15,7 @@ async fn queues() {
     conformance_of_queues(&SHARED.url()).await;
 }
 
-/// Fails if a request of one client changes a lock, a shared lock or a place in a queue of another
-/// client.
+/// Fails if a request of one client changes another client's lock, shared lock or place in a queue.
 #[tokio::test]
 async fn clients_do_not_affect_tokens_of_other_clients() {
     let seed = Random::seeded("many clients of a cluster").below(1 << 32);

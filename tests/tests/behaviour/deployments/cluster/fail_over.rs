@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
 
-/// Time within which the pool must follow a fail-over. It is less than 30 s, because a pool that
-/// detects nothing still reads the slot map every 30 s.
+/// Time within which the pool must follow a fail-over. It is less than 30 s, because even a pool
+/// that has not detected the fail-over reads the slot map every 30 s.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
 /// Fails if the pool stays with the killed master, or never finds the new master. Also fails if a
-/// lease on another master is lost, if a body outlives its lease, or if fences run backwards.
-/// Overlaps are only counted: replication is asynchronous, so a lock that has not reached the
-/// replica is lost with the master.
+/// lease on another master is lost, if a body outlives its lease, or if a fence decreases.
+/// Simultaneous holders of one lock are only counted: replication is asynchronous, so a lock that
+/// has not reached the replica is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over of a master");
@@ -34,8 +34,7 @@ async fn a_cluster_fail_over_is_followed_under_load() {
         .collect();
     let mut survivors = Vec::new();
     for key in &elsewhere {
-        // The ttl is longer than the time for which the cluster refuses all requests before the
-        // replica has taken over.
+        // The ttl is longer than the outage of the whole cluster before the replica takes over.
         let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
         survivors.push(request.wait(LONG).acquire().await.expect("free"));
     }
@@ -63,8 +62,8 @@ async fn a_cluster_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if a call does not wait for the replicas of its key's master, or if replicas of other
-/// masters count.
+/// Fails if a call does not wait for the replicas of its key's master, or if it counts replicas of
+/// other masters.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_waits_for_the_replicas_of_its_master() {
     let mut cluster = Setup::new().with_replicas().start();

@@ -52,8 +52,8 @@ async fn leases_are_renewed_while_their_slot_moves() {
         .release()
         .await
         .expect("held");
-    // The counter is set far ahead of the servers' clocks. So fences grow only if the counter is
-    // found.
+    // The counter is set far ahead of the servers' clocks. A new counter would start at the clock,
+    // so fences grow only if this counter is found.
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
     probe.overwrite(&counter, "4000000000000000", LONG * 2);

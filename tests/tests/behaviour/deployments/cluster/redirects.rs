@@ -1,5 +1,4 @@
-//! Tests that a pool takes the new node of a slot from a redirect, if no other answer names this
-//! node.
+//! Tests that a pool takes the new node of a slot from a redirect if it cannot read the slot map.
 
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// A ttl so short that an unrenewed lease is lost soon, but long enough to give the answer to a
-/// renewal a second. On a busy machine with a shorter ttl, a renewal would be repeated and
+/// A ttl so short that an unrenewed lease is lost soon. A renewal waits for its answer for a tenth
+/// of the ttl, here a second. With a shorter ttl, a renewal on a busy machine would be repeated and
 /// redirected twice.
 const TTL: Duration = Duration::from_secs(10);
 

@@ -48,7 +48,8 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
 }
 
 /// Fails if the answers for the keys of one or several slots are assigned to the wrong requests.
-/// The test runs without a move, and then during a move of the slots, after some keys have moved.
+/// Tests this without a move first, and then during a move of the slots, after some keys have
+/// moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_answers_are_matched_to_their_leases() {
     let cluster = Setup::new().start();
@@ -70,7 +71,7 @@ async fn renewal_answers_are_matched_to_their_leases() {
             cluster.move_key(&format!("lock:{key}"), to);
         }
     }
-    // These keys have not moved yet.
+    // The locks at index 3 have not moved yet.
     steal(&cluster, &keys, &[3]);
     judge("on the way", &held, &[1, 3]).await;
 }

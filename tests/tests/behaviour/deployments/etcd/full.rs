@@ -16,7 +16,7 @@ const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
 /// Options with which a leader without its follower stays the leader for 10 s. When the follower is
-/// back, the leader commits its entries.
+/// back, the leader commits the requests that have waited for it.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
 /// Fails if an abandoned acquire leaves nodes behind that the server created although it refused

@@ -17,8 +17,8 @@ async fn connect(server: &Etcd) -> LockPool {
     wait::connected(pool.io_timeout(LONG)).await
 }
 
-/// Fails if each request to a slow server is a separate transaction, which would keep the server
-/// slow.
+/// Fails if each request to a slow server is a separate transaction. The additional work would slow
+/// the server down further.
 #[tokio::test]
 async fn requests_share_transactions_while_the_server_is_slow() {
     let server = Etcd::start();

@@ -1,5 +1,5 @@
-//! Tests of a server that refuses the tokens of users. The pool must log in again without losing a
-//! lease.
+//! Tests of a server that refuses the login tokens of users. The pool must log in again without
+//! losing a lease.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::deployments::session_servers::{LONG, Times as _, connect, works};
 const ROLES: usize = 3;
 
 /// Fails if a lease ends or a call fails because another team has added a role. After such a change
-/// the server refuses all tokens that it signed before.
+/// the server refuses all login tokens that it signed before.
 #[tokio::test]
 async fn a_new_role_ends_no_lease() {
     let server = Etcd::with_signed_tokens();
@@ -48,8 +48,7 @@ async fn a_new_role_ends_no_lease() {
 async fn is_renewed(held: &[LockGuard]) {
     for guard in held {
         let end = || Instant::now() + guard.remaining();
-        // The difference must be large, because two readings of the same deadline differ by the
-        // time between the readings.
+        // A second is added, because two readings of an unchanged deadline also differ a little.
         let later = end() + Duration::from_secs(1);
         let is_renewed = || later < end() || guard.check().is_err();
         wait::until_async("the lease is renewed", LONG, is_renewed).await;

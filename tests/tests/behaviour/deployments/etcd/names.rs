@@ -32,8 +32,9 @@ async fn a_lock_leaves_few_names_behind() {
         names.extend(seen.into_iter().flatten());
     }
     println!("{} names", names.len());
-    // Each process uses one name for the node of its holder and one name for its node in the queue.
-    // A name cannot be reused while an answer about it is missing, so a few more names may be used.
+    // Each process uses one name for the node with which it holds the lock, and one name for its
+    // node in the queue. A name cannot be reused while an answer about it is missing, so a few more
+    // names may be used.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 
@@ -44,8 +45,8 @@ fn unreused_names_are_detected() {
     fails_with("NamesUsedOnce", test);
 }
 
-/// Fails if a finished wait leaves its watch on the server for seconds. The server would then send
-/// every later node of that name to the watch.
+/// Fails if a finished wait leaves its watch on the server for seconds. The server would then
+/// report each later node with the watched name to this watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_leaves_no_watch_behind() {
     let server = Etcd::start();

@@ -1,5 +1,4 @@
-//! Tests that an abandoned acquire leaves no node behind, even if its connection ends at any
-//! moment.
+//! Tests that an abandoned acquire leaves no node behind, no matter when its connection ends.
 
 use leasehold_tests::etcd::Etcd;
 

@@ -20,6 +20,6 @@ fn processes_increment_a_number_without_lost_updates() {
 
 #[test]
 fn no_increment_is_lost_while_leaders_are_killed() {
-    // The processes connect while another leader replaces the first leader.
+    // The first leader is killed at once, so the processes connect during the change of leaders.
     processes::no_increment_is_lost_while_leaders_are_killed(Etcd::cluster(3), TTL, |_| ());
 }

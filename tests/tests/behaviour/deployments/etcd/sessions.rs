@@ -20,7 +20,8 @@ use crate::deployments::session_servers::{
     LONG, connect, connect_patiently, on_one_thread, take, works,
 };
 
-/// A ttl whose locks share a session of 607 s. Heartbeats extend that session every 200 s.
+/// A ttl whose locks share a session of 607 s, about 1 % longer. Heartbeats extend that session
+/// every 200 s.
 const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
@@ -55,8 +56,8 @@ fn an_unreported_lost_session_is_detected() {
     fails_with("LostSessionUnreported", test);
 }
 
-/// Fails if the locks of a live session keep their keys locked after the session's own key was
-/// deleted.
+/// Fails if a lock stays held after its session's own key was deleted, although the session is
+/// still alive.
 #[tokio::test]
 async fn a_session_without_its_key_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(LASTING);
@@ -93,13 +94,13 @@ fn a_session_shorter_than_its_lease_is_detected() {
     fails_with("SessionUnconfirmed", test);
 }
 
-/// Fails if a heartbeat that a replaced leader has answered counts as confirmed. The new leader
-/// counts the lease from its own election.
+/// Fails if a heartbeat answered by a replaced leader confirms the session. For the new leader, the
+/// session's time began with its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // The session lasts for 21 s. So a regular heartbeat also confirms a lease of this ttl that
-    // begins up to a few seconds later.
+    // The session lasts for 21 s. So a lease of this ttl needs no new heartbeat if the last regular
+    // heartbeat was at most a few seconds ago.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);

@@ -115,7 +115,7 @@ impl<'a> Copy<'a> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Creates the rows. Returns the keys whose rows must be locked by an open transaction.
+    /// Creates the rows. Returns the keys whose rows the caller must lock with an open transaction.
     async fn make(&self, kinds: &[usize]) -> Vec<String> {
         let (mut sql, mut pinned) = (String::new(), Vec::new());
         for (number, kind) in (0..).zip(kinds) {
@@ -210,8 +210,8 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Returns the number of rows of locks that this connection has read since the server last
-    /// updated its statistics.
+    /// Returns a counter of the rows of locks that this connection reads. The server may reset the
+    /// counter between two transactions.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
@@ -389,8 +389,9 @@ async fn is_the_same_both_ways(
 #[tokio::test]
 async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
-    // This test has a separate server, because sessions of other tests can make this session plan
-    // again with the large table. No pool uses the server, so no idle rows are removed.
+    // This test has a separate server. On a shared server, sessions of other tests can make this
+    // session plan again after the table has grown. No pool uses the server, so no idle rows are
+    // removed.
     let server = Postgres::start();
     let database = server.migrated();
     let mut client = database.client().await;
@@ -407,8 +408,8 @@ async fn a_batch_reads_only_the_rows_of_its_keys() {
     copy.take(&acquires).await;
     copy.give(&releases).await;
     // The rows are inserted over another connection, because a connection makes new plans after its
-    // own inserts. The rows sort before the requested keys, because a scan of the whole index ends
-    // with the last requested key.
+    // own inserts. The rows sort before the requested keys, so that a scan of the index reads them
+    // before it ends at the last requested key.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;

@@ -33,8 +33,8 @@ pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     wait::until_async("its session ends", LONG, dark).await;
 }
 
-/// Keeps revoked locks and shared locks locked for a minute, so that a late check still finds them.
-/// Without this change they stay locked for at most 3 seconds if their holder is notified.
+/// Keeps revoked locks, exclusive or shared, locked for a minute, so that a late check still finds
+/// them. Without this change they stay locked for at most 3 seconds if their holder is notified.
 pub(super) fn prolong(probe: &PostgresProbe) {
     for (table, revoked) in [
         ("shares", "revoked"),
@@ -63,7 +63,7 @@ async fn a_lost_session_ends_no_lease() {
     held.check().expect("the holder has it still");
     proxy.pass();
     drop(held);
-    // The holder's pool connects again, and releases the lock.
+    // The other pool gets the lock after the holder's pool has connected again and released it.
     take(&other, "held").await.release().await.expect("held");
 }
 
@@ -145,7 +145,8 @@ async fn revoked_shares_end_with_or_without_a_session() {
     assert!(lock.holders[0].revoked, "{lock:?}");
     let error = reached.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
-    // The notified holder may release its shared lock a little later.
+    // The writer waits, because the store may have the notified holder's shared lock for another
+    // moment.
     let writer = operator.lock("read").ttl(TTL).wait(LONG).acquire().await;
     let writer = writer.expect("free once the reader that was reached has ended");
     drop(cut);

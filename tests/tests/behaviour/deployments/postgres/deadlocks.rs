@@ -38,8 +38,8 @@ async fn concurrent_calls_of_all_kinds_do_not_deadlock() {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
                         // On a busy machine, a call with the shortest wait may time out while it
-                        // waits for a row that another call has locked. The server would count a
-                        // deadlock before that.
+                        // waits for a row that another call has locked. If this were a deadlock,
+                        // the server would count it before the time-out.
                         Err(LockError::Unavailable { source }) => {
                             assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }

@@ -53,8 +53,8 @@ async fn write(client: &Client, number: i64) -> Result<(), Error> {
     client.execute(write, &[&number]).await.map(drop)
 }
 
-/// Takes the lock for one call, and starts the next call of the same process. Both calls have
-/// waited together, so the store has reserved a fence for the next call.
+/// Takes the lock for one call, and starts the next call of the same process. Both calls waited at
+/// the same time, so the store has reserved a fence for the next call.
 async fn two_calls(
     database: &Database,
     pool: &LockPool,

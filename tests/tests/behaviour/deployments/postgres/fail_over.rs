@@ -116,7 +116,8 @@ async fn a_hanging_primary_is_abandoned() {
     works(&pool, "before").await;
     pair.primary.pause();
     pair.standby.promote();
-    // The old address still accepts connections, but nothing answers there.
+    // The paused primary still accepts connections but does not answer, so the new primary must
+    // serve this call.
     works(&pool, "after").await;
     let new = pair.pool().await;
     let held = new.lock("held").ttl(KEPT).wait(LONG).watchdog();
@@ -128,8 +129,8 @@ async fn a_hanging_primary_is_abandoned() {
 }
 
 /// Fails if `verify` accepts a lock from before a fail-over, even if the new primary has the lock.
-/// Data that its holder has read may be missing there. Also fails if `verify` refuses a lock after
-/// a mere crash of the primary.
+/// The new primary may lack data that the lock's holder has read. Also fails if `verify` refuses a
+/// lock after a crash without a fail-over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -385,7 +386,7 @@ impl Task {
             return;
         };
         tokio::time::sleep(takes).await;
-        // At this time there may be another primary, or no primary yet.
+        // The write is repeated, because by now there may be another primary, or no primary yet.
         while guard.check().is_ok() {
             if self.write(client, guard, number, seen).await {
                 return;

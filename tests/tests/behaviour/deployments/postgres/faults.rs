@@ -139,8 +139,8 @@ async fn leases_survive_only_short_stops() {
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // The timeout is long. If the answer to a removal of idle rows (a sweep) is late, the pool
-    // repeats it only much later.
+    // The timeout is long. After a late answer to a removal of idle rows (a sweep), the pool
+    // repeats the removal only much later.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;

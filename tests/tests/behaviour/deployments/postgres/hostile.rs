@@ -130,8 +130,8 @@ fn a_trusted_search_path_is_detected() {
     rerun::fails_with("SearchPathTrusted", test);
 }
 
-/// Fails if a function of leasehold runs another role's function when a person calls it with
-/// another `search_path`.
+/// Fails if a function of leasehold runs another role's function because the `search_path` of the
+/// calling person finds that function.
 #[tokio::test]
 async fn functions_run_no_code_of_another_role() {
     let database = Postgres::shared().migrated();

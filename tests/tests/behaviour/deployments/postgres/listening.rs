@@ -19,8 +19,8 @@ fn database() -> Database {
     Postgres::shared().migrated()
 }
 
-/// Fails if callers of one runtime wait because all workers of the runtime that should read the
-/// answers are blocked.
+/// Fails if callers wait because the workers of another runtime, which should read the answers, are
+/// all blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_runtime_delays_no_other_call() {
     /// Bound for a call. A server without a free processor may need a second for its answer.
@@ -65,8 +65,8 @@ fn end_session(probe: &PostgresProbe) -> String {
 /// Fails if the pool detects the end of its connection only at its next request.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
-    /// Time limit for a replacement. It is less than the 10 s or more until the pool's next test of
-    /// its connection.
+    /// Time limit for a replacement. It is less than 10 s, the shortest time until the pool's next
+    /// test of its connection.
     const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
@@ -98,8 +98,8 @@ fn an_unnoticed_disconnect_delays_no_call() {
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
-    // After this call, the runtime has the task that reads the answers, but it is not polled until
-    // the next call.
+    // After this call, the runtime has the task that reads the answers. This task is not polled
+    // until the next call.
     runtime.block_on(works(&pool, "key"));
     end_session(&probe);
     let (asked, excuse) = (Instant::now(), Excuse::begin());

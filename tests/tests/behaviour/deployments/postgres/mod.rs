@@ -111,8 +111,8 @@ async fn queued(probe: &PostgresProbe, key: &str, many: u32) {
     wait::until_async("they queue", LONG, queue).await;
 }
 
-/// Waits until the sessions of all pools have ended. Only then do the counts of the server
-/// certainly include these sessions.
+/// Waits until the sessions of all pools have ended. Only then is it certain that the server's
+/// counts include the work of these sessions.
 async fn pools_ended(client: &Client) {
     let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
     let ended = async {

@@ -19,7 +19,7 @@ const OUT_OF_RANGE: &str = "22023";
 
 const HOUR: i64 = 3_600_000_000;
 
-/// Statements on leasehold's tables and functions, one for each function that pools call.
+/// Statements on leasehold's tables, and a call of each function that pools call.
 const FOREIGN: [&str; 13] = [
     "SELECT FROM leasehold.meta FOR UPDATE",
     "LOCK TABLE leasehold.locks; SELECT 1",

@@ -24,8 +24,8 @@ async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
     (database, proxy, wait::connected(pool).await)
 }
 
-/// Takes and releases a lock, and loses the answer to `verb`. If the answer is late, the pool may
-/// stop waiting for it before it is lost, so there are several attempts.
+/// Takes and releases a lock, and loses the answer to `verb`. Makes several attempts, because the
+/// pool may stop waiting for a late answer before that answer is lost.
 async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     let key = format!("lost-{verb}");
     let before = proxy.counts().lost;

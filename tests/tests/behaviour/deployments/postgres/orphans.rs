@@ -1,5 +1,4 @@
-//! Tests that an abandoned acquire leaves no lock behind, even if its connection ends at any
-//! moment.
+//! Tests that an abandoned acquire leaves no lock behind, no matter when its connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,8 +104,9 @@ async fn dropped(ends: bool) {
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Fails if a lock stays reserved for a process whose waiting call was dropped. The row keeps the
-/// state `handed` until the next request for its key.
+/// Fails if a lock stays reserved for a process whose waiting call was dropped. The reservation
+/// must end after `CLAIM`, although the row keeps the state `handed` until the next request for its
+/// key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unclaimed_lock_is_free_after_a_second() {
     let database = Postgres::shared().migrated();

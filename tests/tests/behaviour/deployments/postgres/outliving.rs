@@ -85,8 +85,9 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle that outlives its call shows a fence, and `verify` accepts both this fence and
-/// the fence of the next call. Also fails if debug output counts as reading the fence.
+/// Fails if a handle shows a fence that was not read before the end of its call. `verify` could
+/// accept both this fence and the fence of the next call. Also fails if debug output counts as
+/// reading the fence.
 #[tokio::test]
 async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;

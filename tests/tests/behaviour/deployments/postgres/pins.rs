@@ -144,8 +144,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin is shown, reported by `check`, and named in refusals only after the holder has
-/// released the lock. A dead holder never releases it.
+/// Fails if a pin of an ended lease is shown, reported by `check`, and named in refusals only after
+/// the holder has released the lock. A dead holder never releases it.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
@@ -166,8 +166,8 @@ async fn a_pin_of_an_ended_lease_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is not shown after the lock was reserved for a process, which cannot take the
-/// lock yet.
+/// Fails if a pin is not shown after the lock was reserved for a waiting process. This process
+/// cannot take the lock before the pin ends.
 #[tokio::test]
 async fn a_pin_of_a_handed_over_lock_is_shown() {
     let (database, pool) = fresh().await;
@@ -224,8 +224,7 @@ async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     }
 }
 
-/// Fails if a lock with a holder is shown as blocked by a transaction, if the transaction belongs
-/// to the holder.
+/// Fails if a held lock is shown as pinned because a transaction of its holder has verified it.
 #[tokio::test]
 async fn a_transaction_of_the_holder_is_not_shown_as_a_pin() {
     let (database, pool) = fresh().await;

@@ -23,8 +23,8 @@ fn listening(database: &Database) -> String {
     format!("&listen={url}")
 }
 
-/// Fails if a pool connects through a pooler although its URL does not declare one. An error of the
-/// first lock, or of two simultaneous locks, would be too late.
+/// Fails if a pool connects through a pooler although its URL does not declare one. An error at the
+/// first lock, or at two simultaneous locks, would be too late.
 #[tokio::test]
 async fn an_undeclared_pooler_is_refused() {
     let (database, _pool) = fresh().await;

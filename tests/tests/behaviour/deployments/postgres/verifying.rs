@@ -140,8 +140,9 @@ async fn a_pinned_lease_is_renewed() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a renewal makes a transaction's snapshot unusable, or if a snapshot hides the next
-/// holder.
+/// Runs `verify` in transactions whose snapshot is older than a change of the lock. Fails if a
+/// renewal makes `verify` fail, or if `verify` accepts an old fence after the next holder got the
+/// lock.
 #[tokio::test]
 async fn snapshots() {
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {

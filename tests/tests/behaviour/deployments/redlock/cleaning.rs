@@ -104,8 +104,8 @@ async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     });
 }
 
-/// Fails if the lock of a refused call on a single node is released only after a further answer was
-/// read.
+/// Fails if a refused call releases its lock on a single node only after the pool has read a
+/// further answer.
 #[tokio::test]
 async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

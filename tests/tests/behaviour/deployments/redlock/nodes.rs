@@ -15,8 +15,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(6);
 /// Longest wait for anything that a busy machine delays.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Time limit for the answer of a majority. Each attempt within this time ends after one node
-/// timeout.
+/// Time limit for the answer of a majority. It allows several attempts, each of which ends after
+/// one node timeout.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts `count` servers that vote on locks with a ttl of up to [`TTL`].

@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// The ttl is short, because a restarted node votes again only two seconds after the longest ttl in
-/// use.
+/// The ttl is short, because a restarted node does not vote for the longest ttl in use and two more
+/// seconds.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Takes the lock again and again, and holds it for about half a ttl each time.
@@ -68,8 +68,8 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // A node restarted empty votes again before the end of this sleep. The pool counts the time
-        // until then, because the node does not.
+        // The restarted node votes again before this sleep ends. The pool measures the time until
+        // then, because the node's server does not.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

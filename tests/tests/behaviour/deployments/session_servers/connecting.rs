@@ -60,8 +60,8 @@ pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) 
     assert!(error.to_string().contains(&scheme), "{error}");
 }
 
-/// Fails if the error of a refused call does not name the holder. The call has no `wait`, a `wait`,
-/// or several keys.
+/// Fails if the error of a refused call does not name the holder. Tests a call without `wait`, a
+/// call with `wait`, and a call for several keys.
 pub(crate) async fn refusals_name_the_holder<S: Times>() {
     let url = S::shared().url("named");
     let pool = connect_patiently(&url).await;

@@ -16,8 +16,8 @@ pub(super) mod sessions;
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The ttl of a lock that is held during several steps of a test. Only the shared servers surely
-/// allow a session that is long enough for this ttl.
+/// The ttl of a lock that is held during several steps of a test. Not every server allows a session
+/// of this length, but the shared servers do.
 pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// Durations of locks and sessions in the tests of one store.

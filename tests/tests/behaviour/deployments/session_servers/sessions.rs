@@ -30,8 +30,7 @@ pub(crate) async fn five_in_one_session<S: SessionServer>(
     (guards, session)
 }
 
-/// Fails if the lock of a session keeps its key locked for longer than `free` after the session's
-/// own node was deleted.
+/// Fails if a lock stays held for longer than `free` after its session's own node was deleted.
 pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     prefix: &str,
     ask: impl Fn(&LockPool) -> LockRequest,

@@ -72,8 +72,8 @@ async fn the_documented_permissions_are_sufficient() {
     wait::within("conformance", PATIENCE * 2, conforms).await;
 }
 
-/// Fails if a user needs permission to name its connection, to check for scripts, or to send the
-/// source of a script.
+/// Fails if a user needs permission to name its connection, to check that a script exists, or to
+/// send the source of a script.
 #[tokio::test]
 async fn a_user_without_optional_permissions_can_use_locks() {
     let server = Server::start();

@@ -103,7 +103,7 @@ const ODD: [&[&str]; 6] = [
 ];
 
 /// Fails if data of another client ends the lease of another key, or keeps another call from its
-/// lock. The data is in a lock's key, its queue or its shared holders.
+/// lock. The data replaces the value of a lock's key, its queue or its shared locks.
 async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let pool = LockPool::builder().url(server.url()).io_timeout(IO_TIMEOUT);

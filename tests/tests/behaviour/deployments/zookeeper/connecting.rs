@@ -65,8 +65,9 @@ async fn a_ttl_longer_than_any_session_is_refused() {
     longest.release().await.expect("held");
 }
 
-/// Fails if a call succeeds in the directory of another recipe. Also fails if the call's znode
-/// stays there while the call waits, because clients of that recipe would wait behind it.
+/// Fails if a call succeeds in a directory that another kind of ZooKeeper lock uses. Also fails if
+/// the call's znode stays there while the call waits, because clients of the other kind would wait
+/// behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_another_recipe_is_refused() {
     const WAIT: Duration = Duration::from_secs(3);

@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Duration of Curator's sessions. A Curator process stays in the lock after the end of its
-/// session, so no session may end there. A busy machine suspends threads for less than this time.
+/// Duration of Curator's sessions. A Curator process does not leave the lock when its session ends,
+/// so no session of a running process may end. A busy machine suspends threads for less than this
+/// time.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -61,7 +62,8 @@ async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     }
 }
 
-/// Kills a process of leasehold that holds the lock. Returns the time for which it held the lock.
+/// Kills a process of leasehold that holds the lock. Returns the time for which that process held
+/// the lock.
 fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
@@ -79,8 +81,8 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let mut sections = worker.sections(path);
     for section in &mut sections {
         section.left = Some(killed);
-        // The process reported this deadline when it got the lock. It may have renewed its lease
-        // after that.
+        // The process reported this deadline when it got the lock, and may have renewed its lease
+        // after that. So the lease lasted at least until the kill.
         section.deadline = section.deadline.max(killed);
     }
     sections

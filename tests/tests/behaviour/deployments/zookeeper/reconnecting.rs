@@ -86,7 +86,8 @@ fn a_session_time_read_only_once_is_detected() {
 /// Number of locked keys. One request to a server cannot name the paths of all of them.
 const CALLS: usize = 1_000;
 
-/// The ttl of the waiting calls. Even on a busy machine their leases can be renewed in time.
+/// The ttl of locks in the pool whose calls wait. Even on a busy machine their leases are renewed
+/// in time.
 const WAITING: Duration = Duration::from_secs(20);
 
 /// Number of keys in each call. A call accepts no more.

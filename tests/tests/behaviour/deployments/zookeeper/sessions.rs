@@ -59,7 +59,7 @@ async fn a_lost_session_is_reported_to_all_holders() {
     other.release().await.expect("held");
 }
 
-/// Fails if the locks of a session keep their keys locked after the session's own node was deleted.
+/// Fails if a lock stays held after its session's own node was deleted.
 #[tokio::test]
 async fn a_session_without_its_node_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(TTL).watchdog();
@@ -100,9 +100,9 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock counts as held although its node was deleted. The answers come from the old
-/// leader, which was replaced while it was stopped. The new leader has counted the session from its
-/// own election and ended it.
+/// Fails if a lock counts as held although its node was deleted. The old leader was replaced while
+/// it was stopped, and still answers. The new leader has ended the session, because it counts the
+/// session's time from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
@@ -129,9 +129,9 @@ async fn a_replaced_leader_confirms_nothing() {
     }
 }
 
-/// Fails if a heartbeat counts before the leader has received it. The client's server informs the
-/// leader up to half a tick later. For this reason, a heartbeat consists of three writes over some
-/// time.
+/// Fails if a heartbeat confirms the session before the leader has received it. The client's server
+/// informs the leader up to half a tick later. So a heartbeat consists of three writes, with a
+/// pause after the first.
 #[tokio::test]
 async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     let server = Zookeeper::start();

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::sides::{As, LONG, in_four_directions};
 
 const KEEP: Duration = Duration::from_millis(800);
-/// Tolerance for rounding. The server counts whole milliseconds, from a time that it has read
-/// before the command.
+/// Tolerance for rounding. The server counts whole milliseconds, and reads its clock before it
+/// executes the command.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock that the other version keeps after its
-/// release. Also fails if the process does not get the lock after that time.
+/// Fails if a process of either version takes a lock while the other version keeps it after its
+/// release. Also fails if the process does not get the lock after that.
 #[test]
 fn a_kept_lock_is_granted_after_its_time() {
     in_four_directions(|stage, holder, waiter| {
@@ -34,8 +34,8 @@ fn a_kept_lock_is_granted_after_its_time() {
     });
 }
 
-/// Fails if a single attempt of either version takes a lock that the other version keeps after its
-/// release.
+/// Fails if a single attempt of either version takes a lock while the other version keeps it after
+/// its release.
 #[test]
 fn a_kept_lock_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {

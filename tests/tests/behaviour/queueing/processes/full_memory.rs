@@ -61,9 +61,9 @@ async fn a_release_to_a_waiting_process_needs_no_memory() {
 }
 
 /// Fails if a release is refused when it is sent together with the next call of its process. That
-/// call has another ttl, so the lock is not passed to it directly. A server checks its memory
-/// before the first write of a script. Here the first write is the removal of the lock, so the call
-/// gets the lock.
+/// call has another ttl, so the lock is not passed to it directly. The server checks its memory
+/// only before the first write of a script. Here the first write is the removal of the lock, which
+/// needs no memory, so the call gets the lock.
 #[tokio::test]
 async fn a_release_is_not_refused_with_the_next_call() {
     let server = Server::start();
