@@ -72,8 +72,7 @@ pub(crate) struct Cli {
 /// Options that select the lock store.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
-    /// The lock store, such as `redis://127.0.0.1/`. Use the variable to keep a password out of
-    /// `ps`.
+    /// The lock store, such as `redis://127.0.0.1/`. `LEASEHOLD_URL` keeps a password out of `ps`.
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
     url: Option<String>,
 

@@ -13,7 +13,7 @@ use super::TTL;
 use crate::deployments::session_servers::{LONG, Times as _, connect, works};
 
 /// Number of rounds. Each round adds two roles.
-const ROLES: usize = 3;
+const ROUNDS: usize = 3;
 
 /// Fails if a lease ends or a call fails because another team has added a role. After such a change
 /// the server refuses all login tokens that it signed before.
@@ -33,7 +33,7 @@ async fn a_new_role_ends_no_lease() {
         let request = pool.lock(key).ttl(ttl).watchdog().wait(LONG);
         held.push(request.acquire().await.expect("it is free"));
     }
-    for number in 0..ROLES {
+    for number in 0..ROUNDS {
         root.add_role(&format!("team{number}"), "elsewhere/");
         is_renewed(&held).await;
         root.add_role(&format!("other-team{number}"), "elsewhere/");

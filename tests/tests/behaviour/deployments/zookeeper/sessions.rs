@@ -119,7 +119,7 @@ async fn a_replaced_leader_confirms_nothing() {
         servers[old].resume();
         let resumed = Instant::now();
         let probe = servers[new].probe("replaced", "lock:");
-        wait::until_async("its node ends", LONG, || !probe.nodes("k").is_empty()).await;
+        wait::until_async("its node is there", LONG, || !probe.nodes("k").is_empty()).await;
         wait::until_async("its node ends", LONG, || probe.nodes("k").is_empty()).await;
         assert!(held.check().is_err(), "round {round}: held without a node");
         println!("round {round}: gone {:?} after", resumed.elapsed());
