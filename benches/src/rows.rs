@@ -43,8 +43,8 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// The contestants on PostgreSQL that are part of this program. The separate program is left out,
-/// because it has no open loop.
+/// The contestants on PostgreSQL with an open loop. `DistributedLockPostgres`, a separate program,
+/// has none.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];

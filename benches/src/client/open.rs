@@ -114,7 +114,8 @@ impl<L: Locks> Load<L> {
 }
 
 struct Tally {
-    /// Time from due to confirmed release, for the pairs due in the window.
+    /// Times of the pairs due in the window, from the time when each was due to its confirmed
+    /// release.
     spans: Histogram<u64>,
     /// Number of ended pairs: in total, and in the window.
     served: u64,

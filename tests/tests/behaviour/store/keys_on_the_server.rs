@@ -1,5 +1,5 @@
-//! Tests of keys on the server. A lock has the form of the Redis convention, and leaves no separate
-//! key behind.
+//! Tests of keys on the server. A lock is an expiring string, as usual in Redis. No lock leaves a
+//! separate key behind.
 
 use std::collections::HashSet;
 use std::time::Duration;

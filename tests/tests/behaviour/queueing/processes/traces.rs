@@ -1,4 +1,4 @@
-//! Tests that leasehold finally leaves nothing on the server except for the fence counter.
+//! Tests that in the end, leasehold leaves only the fence counter on the server.
 
 use std::time::{Duration, Instant};
 
