@@ -113,7 +113,7 @@ fn measured(measures: &[Measure], page: &Path) -> String {
     text
 }
 
-/// Returns a line for below the table, with the contestants that have no figure.
+/// Returns the line below a table: the contestants without a figure.
 fn absent(entry: &Entry, measures: &[Measure]) -> String {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));

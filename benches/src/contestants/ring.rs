@@ -5,7 +5,7 @@
 //! One request to the server confirms the message. There is no lease, no ttl, no detection of a
 //! loss and no fence. If a process ends, there is no guarantee.
 //!
-//! This cost is a reference for locks that have all of these. It is not a lower bound: a client
+//! This cost is a reference for locks with all of these. It is not a lower bound: a client
 //! that reads its socket itself may need less time.
 
 use std::collections::VecDeque;

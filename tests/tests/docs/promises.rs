@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// A reason, and the stores that do not give a promise for this reason.
+/// A reason for a missing promise, and the stores to which this reason applies.
 type Reason<'a> = (&'a str, Vec<&'a str>);
 
 struct Matrix {

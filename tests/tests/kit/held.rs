@@ -205,8 +205,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
         .expect("a text")
 }
 
-/// Fails if the assertion passes outside the lock, or if its message does not explain the position
-/// of the code.
+/// Fails if the assertion passes outside the lock, or if its message does not explain why the lock
+/// is not held there.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_explains_the_position_of_the_code() {
     fn panic_text(check: impl FnOnce() + std::panic::UnwindSafe) -> String {

@@ -33,7 +33,8 @@ async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if another client that follows the convention would not treat the lock as held.
+/// Fails if a lock is not an expiring string at the expected key. Other clients that use `SET NX`
+/// would then not treat the lock as held.
 #[tokio::test]
 async fn a_lock_is_an_expiring_string_in_its_namespace() {
     let server = Server::start();

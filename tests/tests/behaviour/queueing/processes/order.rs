@@ -75,8 +75,8 @@ async fn the_queue_works_behind_other_clients() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // This process makes a single attempt, and would be the first to find the key free if it
-        // could overtake. On a busy machine, it may come after all other processes.
+        // If a single attempt could overtake the queue, this one would. On a busy machine, it may
+        // come after all other processes, and then succeeds.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();
