@@ -389,8 +389,8 @@ const fn hot(
         processes,
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once, so a contestant
-        // that polls looks better than it is. Empty sections have no pause, because only the pause
-        // would be measured.
+        // that polls looks better than it is. Empty sections still have no pause. With a pause,
+        // only the pause would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

@@ -112,7 +112,8 @@ async fn the_fence_grows_over_restarts_without_persistence() {
 /// Fails if the fence depends only on the server's clock, because a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // A time in the year 2112 in microseconds. The clock showed this time before it was corrected.
+    // A time in the year 2112, in microseconds since 1970. The clock showed this time before it was
+    // corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();
