@@ -206,8 +206,8 @@ async fn force_release_frees_a_kept_lock(store: &Store) {
     guard.expect("free at once").release().await.expect("held");
 }
 
-/// Fails if the lock of a dead holder is not free as soon as it is taken away. `postgres::beacons`
-/// has the same test for PostgreSQL, which needs a moment to end a session.
+/// Fails if the lock of a dead holder is not free as soon as it is taken away. PostgreSQL needs a
+/// moment to end a session, so it has a separate test in `deployments::postgres::beacons`.
 #[tokio::test]
 async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     for store in [Store::memory("dead-holder"), Store::redis("dead-holder")] {
