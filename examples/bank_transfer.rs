@@ -62,8 +62,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         balances: [const { AtomicI64::new(START) }; NAMES.len()],
         fees: AtomicI64::new(0),
     };
-    // Transfers around the circle of accounts in both directions, and a separate charge, all at the
-    // same time.
+    // These run at the same time: transfers around the circle of accounts in both directions, one
+    // within an account, and a charge.
     for _ in 0..10 {
         tokio::try_join!(
             bank.transfer(0, 1, 5),

@@ -44,7 +44,7 @@ async fn click(card: &str) -> bool {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
     assert!(!click("expired").await, "declined");
-    // The retry gets the lock at once, and the simultaneous second click does not.
+    // After the failure the lock is free. Of two simultaneous clicks, only the first one gets it.
     let (first, second) = tokio::join!(click("good"), click("good"));
     assert!(first && !second);
     assert!(!click("good").await, "the late click is refused too");

@@ -54,8 +54,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The two-minute subset, without other languages: shows that everything works, but judges no
-    /// times
+    /// The two-minute subset, without other languages: shows that the harness works, but is too
+    /// short to judge times
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these rows, separated by commas; `open` and `closed` select all rows `open_…` and
@@ -82,9 +82,9 @@ pub(crate) struct RunArguments {
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
-    /// The program with metrics and spans on, for the contestant `leasehold_observed`, and for the
-    /// cost of metrics without a recorder in the row `overhead`; `scripts/bench --observed` builds
-    /// it
+    /// The program with metrics and spans on, for the contestant `leasehold_observed`. The row
+    /// `overhead` also runs it, to measure metrics without a recorder. `scripts/bench --observed`
+    /// builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) observed: Option<PathBuf>,
     /// The folder of the programs in other languages

@@ -90,9 +90,9 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases need only
-/// a short one, because they take the leases before they are ready. In the warm-up they read each
-/// lease for the first time.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take them
+/// before they are ready. So they need only a short warm-up, in which they read the send time of
+/// each lease for the first time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50

@@ -97,8 +97,7 @@ impl Pipe {
         self.parcels.front().map(|(due, _)| *due)
     }
 
-    /// Reads the bytes that have arrived, and sends those that are due. Returns an error if the
-    /// connection has ended.
+    /// Reads arrived bytes, and sends due bytes. Returns an error if the connection has ended.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let taken = self.take(buffer);
         let sent = self.send();

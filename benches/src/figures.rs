@@ -203,8 +203,8 @@ fn quantiles(mut spans: Vec<u64>, figures: &mut Figures) {
     }
 }
 
-/// Returns the quantile `q` of `sorted`: the smallest value that at least the share `q` of the
-/// values do not exceed. `sorted` must not be empty.
+/// Returns the quantile `q` of `sorted`: the smallest value with at least the share `q` of all
+/// values at or below it. `sorted` must not be empty.
 pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,

@@ -198,7 +198,7 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
 }
 
 /// Returns the reasons why the run fails: leasehold let two tasks in at once, never served a
-/// waiter, lost a lease, or did not run. Slow times are no reason.
+/// waiter, lost a lease, or did not run. Slow times do not fail the run.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],

@@ -7,10 +7,11 @@
 //! | `stage`, `delay`, `engines` | servers, the network to them, and busy processes |
 //! | `contestants` | the contestants; those in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
-//! | `observed` | the recorder and the subscriber of a service |
+//! | `observed` | a recorder of metrics and a subscriber of spans, like those of a service |
 //! | `process`, `crew`, `harness` | one client process, the clients of one measurement, the run |
 //! | `overlap`, `figures` | the evaluation of the records |
-//! | `overhead`, `pair` | measurements without a server, and without a clock |
+//! | `overhead` | times without a server |
+//! | `pair` | instructions and allocations, counted instead of times |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
 //! | `report`, `targets`, `bound`, `plot`, `machine` | the page docs/performance/results.md |
 

@@ -1,4 +1,4 @@
-//! A recorder and a subscriber, like those of a service.
+//! A recorder of metrics and a subscriber of spans, like those of a service.
 
 use crate::contestants::Fault;
 

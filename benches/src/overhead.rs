@@ -76,7 +76,7 @@ fn locked_blocking(pool: &LockPool, number: u32) -> Result<u32, LockError> {
     Ok(black_box(number).wrapping_add(1))
 }
 
-/// Measures a function that is not async, on a thread that may block.
+/// Measures a synchronous function, on a thread that may block.
 async fn blocking(pool: LockPool, window: Duration) -> Result<Figures, Fault> {
     let measured = tokio::task::spawn_blocking(move || {
         let mut batches = Batches::new(window, BATCH);

@@ -24,7 +24,7 @@ const MANY: u32 = 1_500;
 /// Time limit for a client. It is long, because a client under valgrind is slow.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// One task that takes and releases a lock that no other task wants.
+/// One task that takes and releases a lock that no other task uses.
 pub(crate) const SHAPE: Clients = Clients {
     work: Work::Pairs,
     masters: 1,

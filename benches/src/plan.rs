@@ -10,8 +10,8 @@ use crate::setup::Runtime;
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// URL of the Redis; several masters, separated by commas, form a quorum. Or the URL of a
-    /// server of another engine, and that of a Redis after a comma
+    /// URL of the Redis; several masters, separated by commas, form a quorum. With another engine,
+    /// the URL of its server, a comma, and the URL of a Redis for comparison
     pub(crate) url: String,
     /// Work of the tasks
     pub(crate) work: Work,
@@ -61,8 +61,7 @@ pub(crate) enum Work {
     /// Runs `tasks` calls, each with a separate key, and reports the server's memory for each
     /// result.
     WeighResults,
-    /// Runs `tasks` pairs (acquire and release) one after another, for a program that counts
-    /// instructions.
+    /// Runs `tasks` pairs (acquire and release) one after another, under valgrind.
     Pairs,
 }
 
@@ -89,7 +88,7 @@ impl Plan {
             self.patience_ms.to_string(),
             self.file.display().to_string(),
         ];
-        // Programs in other languages and earlier builds know only the arguments above.
+        // Programs in other languages and earlier builds accept only the arguments above.
         if let Some(runtime) = self.runtime {
             arguments.extend(["--runtime".to_owned(), runtime.name().to_owned()]);
         }
@@ -104,7 +103,6 @@ impl Plan {
         self.url.split(',')
     }
 
-    /// Returns the key of a task.
     pub(crate) fn key(&self, task: u32) -> String {
         match self.work {
             Work::Hot => "hot".to_owned(),

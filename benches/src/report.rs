@@ -21,7 +21,7 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// Returns the lines before and after the section.
+    /// Returns the markers: the lines of the page before and after the section.
     fn markers(self) -> [String; 2] {
         let name = match self {
             Self::Services => "services",
@@ -113,7 +113,7 @@ fn measured(measures: &[Measure], page: &Path) -> String {
     text
 }
 
-/// Returns the line below a table that names the contestants without a figure.
+/// Returns the line below a table: the contestants without a figure.
 fn absent(entry: &Entry, measures: &[Measure]) -> String {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));

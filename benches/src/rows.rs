@@ -43,8 +43,8 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// The contestants on PostgreSQL that are part of this program. The separate program is left out,
-/// because it has no open loop.
+/// The contestants on PostgreSQL with an open loop. `DistributedLockPostgres`, a separate program,
+/// has none.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -389,8 +389,8 @@ const fn hot(
         processes,
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once, so a contestant
-        // that polls looks better than it is. Empty sections have no pause, because only the pause
-        // would be measured.
+        // that polls looks better than it is. Empty sections still have no pause. With a pause,
+        // only the pause would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

@@ -40,7 +40,7 @@ use Beside::{Busy, Nothing};
 use Network::{Delayed, Loopback};
 use Runtime::{CurrentThread, MultiThread};
 
-/// Both runtimes, on loopback and with the delay, on an idle and on a busy machine.
+/// All eight combinations of runtime, network, and idle or busy machine.
 pub(crate) const EVERY: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),

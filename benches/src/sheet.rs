@@ -83,8 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of the figures of each round, or if a round counts in
-    /// which one of the two contestants has no figure.
+    /// Fails if medians are divided instead of the figures of each round. Also fails if a round
+    /// counts in which one of the two contestants has no figure.
     #[test]
     fn ratios_compare_figures_of_the_same_round() {
         let mut sheet = Sheet::default();

@@ -27,7 +27,7 @@ impl AddAssign for Tally {
 }
 
 /// Lets every buyer of this process buy at the same time. After each buyer, calls `done` with the
-/// number of buyers that have finished.
+/// number of finished buyers.
 pub(crate) async fn buy_all(
     args: &Args,
     mode: Mode,

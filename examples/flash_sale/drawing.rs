@@ -4,7 +4,8 @@
 use std::env;
 use std::io::IsTerminal as _;
 
-/// Maximum number of marks in a bar. Rounding can add two marks.
+/// Maximum number of marks in a bar, before the marks of each outcome are rounded up. That can add
+/// two marks.
 const WIDTH: u32 = 60;
 
 /// A part of the buyers: their number, their mark, and its colour (an ANSI code).

@@ -132,7 +132,7 @@ async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
     }
 }
 
-/// Returns a histogram of times up to ten minutes, in nanoseconds, with three digits.
+/// Returns a histogram of times up to ten minutes, in nanoseconds, with three significant digits.
 fn histogram() -> Result<Histogram<u64>, Fault> {
     const LONGEST: Duration = Duration::from_mins(10);
     Ok(Histogram::new_with_bounds(1, clock::nanos(LONGEST), 3)?)

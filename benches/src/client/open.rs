@@ -1,5 +1,5 @@
-//! The open loop: starts each pair (the acquire and the release of one lock) when the pair is due,
-//! even if the answers to earlier pairs are late.
+//! The open loop: starts each pair (acquire and release of one lock) when it is due, even if the
+//! answers to earlier pairs are late.
 //!
 //! The time of a pair counts from the time at which it was due. So a late answer, or a runtime that
 //! starts no requests for a while, makes every pair of that time late.
@@ -114,7 +114,8 @@ impl<L: Locks> Load<L> {
 }
 
 struct Tally {
-    /// Time from due to confirmed release, for the pairs due in the window.
+    /// Times of the pairs due in the window, from the time when each was due to its confirmed
+    /// release.
     spans: Histogram<u64>,
     /// Number of ended pairs: in total, and in the window.
     served: u64,

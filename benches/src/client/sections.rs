@@ -13,8 +13,8 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// The records of a task. The task shares them, because it cannot return them if it waits for the
-/// lock until the end. No other task locks the mutex before the end, so this task never waits for
+/// The records of a task. They are shared, because a task that still waits for the lock at the end
+/// cannot return them. No other task locks the mutex before the end, so this task never waits for
 /// the mutex.
 type Log = Arc<Mutex<Vec<Record>>>;
 

@@ -148,7 +148,7 @@ pub(crate) trait Keeps: Send + Sync + 'static {
 
 /// A lock with a running renewal.
 pub(crate) trait Kept: Send + Sync + 'static {
-    /// Returns the send time of the last confirmed request, up to a constant. Returns `None` after
-    /// the lock was lost.
+    /// Returns the send time of the last confirmed request, possibly plus a constant. Returns
+    /// `None` after the lock was lost.
     fn sent(&self) -> Option<u64>;
 }

@@ -5,8 +5,8 @@
 //! One request to the server confirms the message. There is no lease, no ttl, no detection of a
 //! loss and no fence. If a process ends, there is no guarantee.
 //!
-//! This is a reference for locks that give these promises, but not a lower bound: a client that
-//! reads its socket itself may need less time.
+//! This cost is a reference for locks with all of these. It is not a lower bound: a client
+//! that reads its socket itself may need less time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,8 +22,8 @@ use crate::plan::Plan;
 /// Redis key of the list of processes, in the order of their start.
 const RING: &str = "ring:processes";
 
-/// Number of critical sections that a process runs in one turn: the first, and 16 more without a
-/// message to another process.
+/// Number of critical sections that a process runs in one turn: the first, and 16 more, as in
+/// leasehold by default (`max_passes`).
 const TURN: u32 = 17;
 
 /// One process of the ring.

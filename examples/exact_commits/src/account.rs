@@ -49,7 +49,7 @@ impl From<Error> for AddError {
 /// had ended by the time of the commit.
 ///
 /// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the lease has
-/// ended, like a process that was paused for a while. The transaction still commits before another
+/// ended, like a process after a pause. The transaction still commits before another
 /// holder gets the lock, or not at all.
 #[distributed_lock(key = "account:<account>", ttl = "100ms", wait = "2s", on_lost = "continue", guard = lock, pool = pool)]
 pub(crate) async fn add(

@@ -121,7 +121,7 @@ async fn work(
             }
             Err(AddError::LeaseOver) => counts.refused += 1,
             // The body did not begin. Either other clerks had the lock all the time, or the machine
-            // was too slow to acquire the lock or to begin the body before the lock was lost.
+            // was too slow: it did not acquire the lock, or lost it before the body began.
             Err(AddError::Lock(error))
                 if error.is_contention() || error.is_lost() || error.is_unavailable() => {}
             Err(error) => return Err(error.into()),

@@ -35,8 +35,8 @@ pub(crate) struct Config {
     #[arg(value_parser = stocked_item)]
     pub(crate) items: Vec<(String, u32)>,
 
-    /// Response time of the payment provider in milliseconds; a double click is faster than a
-    /// second
+    /// Response time of the payment provider in milliseconds; by default, longer than a double
+    /// click takes
     #[arg(long, default_value = "1000", value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(crate) payment_ms: Duration,
 

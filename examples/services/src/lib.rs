@@ -28,7 +28,7 @@ pub fn listen_address() -> String {
 }
 
 /// Completes when the service must stop: at SIGTERM, which Kubernetes and systemd send, or at
-/// ctrl-c. After this call, neither of them ends the process.
+/// ctrl-c. After this call, these signals no longer end the process.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Checks that each promise has tests on each store, or a reason for a missing promise. Also checks
-//! that `docs/reliability/promises.md` shows the promises as a matrix.
+//! Checks that each promise has, for each store, tests or the reason why the store lacks it.
+//! Also checks that `docs/reliability/promises.md` shows the promises as a matrix.
 //!
 //! The part between the markers of that page is generated from `tests/promises.txt`. After a change
 //! there, run `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// A reason, and the stores that do not give a promise for this reason.
+/// A reason for a missing promise, and the stores to which this reason applies.
 type Reason<'a> = (&'a str, Vec<&'a str>);
 
 struct Matrix {

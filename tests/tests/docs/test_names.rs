@@ -20,8 +20,8 @@ const FOR_STORES: [(&str, &[&str]); 4] = [
     ("on_zookeeper", &["zookeeper"]),
 ];
 
-/// Returns the tests of a program with their modules, as `cargo test -- --list` prints them. Macros
-/// that this parser does not know are ignored.
+/// Returns the tests of a program with their modules, as `cargo test -- --list` prints them. Tests
+/// from macros that `made_by` does not handle are missing.
 pub(super) fn tests_of(main: &str) -> BTreeSet<String> {
     let main = root().join(main);
     let folder = main.parent().expect("a folder");

@@ -1,5 +1,5 @@
-// Without `self::`, these paths would not look like the receiver. An `on_error` function takes the
-// error by value.
+// The paths in the attribute below need `self::`, which looks like the receiver `self`. An
+// `on_error` function takes the error by value.
 #![allow(unused_qualifications, clippy::needless_pass_by_value)]
 
 use std::time::Duration;

@@ -76,7 +76,8 @@ fn stacked(id: u64) -> Result<bool, LockError> {
     Ok(is_held(&format!("outer:{id}")) && is_held(&format!("inner:{id}")))
 }
 
-/// The name `block_on` in a body does not make the function a test or `main` of an async runtime.
+/// The attribute must not mistake this function for a test or `main` of an async runtime, although
+/// its body contains the name `block_on`.
 #[distributed_lock(key = "bridge:<id>", ttl = "1s")]
 fn bridge(id: u64) -> Result<u64, LockError> {
     Ok(block_on(|| id))
@@ -130,7 +131,7 @@ impl Till for Account {
     }
 }
 
-/// Records in its destructor if the lock is still held.
+/// Records a flag when it is dropped: true if the lock is still held.
 struct Witness(Option<LockHandle>, Arc<Mutex<Vec<bool>>>);
 
 impl Witness {

@@ -1,5 +1,5 @@
-//! Tests of the fault harness and its tools: small runs of most requirements, each seeded bug, and
-//! other servers.
+//! Tests of the fault harness: small runs of most requirements, runs on Valkey and a newer Redis,
+//! and each seeded bug. Also tests the servers, proxies and clocks that other tests use.
 //!
 //! `scripts/chaos` runs the requirements at full size.
 

@@ -30,7 +30,7 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if a test program does not run the test of a bug from `ELSEWHERE` with that bug.
+/// Fails if, for a bug of `ELSEWHERE`, no file of its test program names both the bug and its test.
 #[test]
 fn other_tests_run_with_their_seeded_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

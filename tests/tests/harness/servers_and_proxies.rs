@@ -7,7 +7,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-/// Time for which a client waits for an answer, even if none is expected.
+/// Read time-out of a client. A test that expects no answer waits for all of it.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 

@@ -88,7 +88,7 @@ async fn the_lock_is_not_held_outside_of_its_body() {
 }
 
 /// Fails if a task of `leasehold::spawn` does not treat its caller's lock as held, or still does so
-/// after the end of the lease. Also fails if the task can enter the lock.
+/// after the end of the lease. Also fails if the task can acquire the same lock.
 #[tokio::test(start_paused = true)]
 async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
@@ -205,8 +205,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
         .expect("a text")
 }
 
-/// Fails if the assertion passes outside the lock, or if its message does not explain the position
-/// of the code.
+/// Fails if the assertion passes outside the lock, or if its message does not explain why the lock
+/// is not held there.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_explains_the_position_of_the_code() {
     fn panic_text(check: impl FnOnce() + std::panic::UnwindSafe) -> String {

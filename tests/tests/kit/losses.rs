@@ -158,7 +158,7 @@ async fn a_lost_lock_is_free_in_the_store() {
 }
 
 /// Fails if a loss by time is not exactly the given time after the grant. Tested for a lock with a
-/// watchdog, and for a lock that was already held when the loss was set.
+/// watchdog, and for a lock already held when the loss was set.
 #[tokio::test(start_paused = true)]
 async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();

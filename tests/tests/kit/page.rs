@@ -3,7 +3,7 @@
 const PAGE: &str = include_str!("../../../docs/testing.md");
 const RECIPES: &str = include_str!("recipes.rs");
 
-/// The end of the page's code in `recipes.rs`.
+/// The last lines of `recipes.rs`, which are not on the page.
 const MORE: &str = "\n#[path = \"more_recipes.rs\"]\nmod more;\n";
 
 /// Fails if the page's blocks, pasted into one file in their order, are not the tests that run

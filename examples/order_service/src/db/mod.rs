@@ -54,7 +54,7 @@ impl Db {
         Ok(Self::Sqlite(db))
     }
 
-    /// Returns the pool for the demonstration, which has its own table in SQLite.
+    /// Returns the SQLite pool for the demonstration's own table.
     pub(crate) fn file(&self) -> &SqlitePool {
         match self {
             Self::Sqlite(db) => db.pool(),

@@ -41,7 +41,7 @@ impl Sqlite {
         Ok(Self { pool })
     }
 
-    /// Returns the pool for the demonstration, which has its own table.
+    /// Returns the pool for the demonstration's own table.
     pub(crate) fn pool(&self) -> &SqlitePool {
         &self.pool
     }

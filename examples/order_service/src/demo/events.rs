@@ -65,7 +65,7 @@ pub(crate) struct Events(Arc<Mutex<Channel>>);
 #[derive(Debug)]
 struct Channel {
     history: VecDeque<Arc<str>>,
-    /// `None` after the program was stopped, so that open pages end.
+    /// `None` after `close`, so that the streams of open pages end.
     sender: Option<broadcast::Sender<Arc<str>>>,
 }
 

@@ -23,7 +23,7 @@ const FOR: &str = "500ms";
 
 const START: Duration = Duration::from_secs(30);
 
-/// A running Prometheus. It is killed by its id when this is dropped or the test dies.
+/// A running Prometheus. It is killed when this is dropped or the test dies.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     process: Leashed,

@@ -17,7 +17,7 @@ use self::browser::Browser;
 use crate::harness::http;
 use crate::harness::service::Service;
 
-/// Response time of the payment provider, longer than a busy machine delays the second click.
+/// Response time of the payment provider. Even on a busy machine, the second click comes sooner.
 const PAYMENT_MS: &str = "2000";
 /// Maximum size of the README's picture.
 const PICTURE_BYTES: usize = 400_000;

@@ -105,8 +105,8 @@ async fn no_lock_is_left(cluster: &Cluster, pool: &LockPool) {
     assert_eq!(listed(pool, "*").await, []);
 }
 
-/// Fails if a quorum's lock is shown without the number of its nodes, or if a lock on a minority
-/// counts as held.
+/// Fails if a quorum's lock is shown without the number of nodes that have it, or if a lock on a
+/// minority counts as held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_of_a_quorum_shows_its_number_of_nodes() {
     let mut quorum = Quorum::older_than(3, SHORT);

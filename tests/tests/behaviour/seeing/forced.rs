@@ -61,8 +61,8 @@ on_stores!(sentinel cluster redlock: (
     a_free_lock_stays_free,
 ));
 
-/// Takes a lock of 20 s without a watchdog. Until the end of the lease, only the message can notify
-/// the holder.
+/// Takes a lock of 20 s without a watchdog. Before the end of the lease, the holder can detect its
+/// loss only by the message of `force_release`.
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
 async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
@@ -125,7 +125,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     pool.force_release("b").await.expect("it answers");
     let (began, guard) = waiting.await.expect("no panic");
     let ended = ended.await.expect("the body is dropped");
-    // On a busy machine the body may be dropped so late that the grace ends before that.
+    // On a busy machine, the grace may end before the body is dropped.
     let was_over = forced + GRACE * 9 / 10 < began;
     let was_late = was_over && ended < forced + GRACE + excuse.so_far();
     assert!(
@@ -206,8 +206,8 @@ async fn force_release_frees_a_kept_lock(store: &Store) {
     guard.expect("free at once").release().await.expect("held");
 }
 
-/// Fails if the lock of a dead holder is not free as soon as it is taken away. `postgres::beacons`
-/// has the same test for PostgreSQL, which needs a moment to end a session.
+/// Fails if the lock of a dead holder is not free as soon as it is taken away. PostgreSQL needs a
+/// moment to end a session, so it has a separate test in `deployments::postgres::beacons`.
 #[tokio::test]
 async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     for store in [Store::memory("dead-holder"), Store::redis("dead-holder")] {

@@ -1,4 +1,4 @@
-//! Tests that locks finally leave only the fence counter on the server.
+//! Tests that in the end, 100,000 locks leave only the fence counter on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

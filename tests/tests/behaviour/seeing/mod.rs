@@ -39,8 +39,8 @@ async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> Loc
     seen.unwrap_or_else(|_| panic!("`{key}` is never seen so"))
 }
 
-/// Asserts that the owner is this process, in `function`. The function is empty for a lock taken
-/// with the builder.
+/// Asserts that the owner is a call of `function` in this process. For a lock taken with the
+/// builder, `function` is empty.
 #[track_caller]
 fn is_here(owner: Option<&Owner>, function: &str) {
     let owner = owner.expect("its owner is known");

@@ -111,7 +111,7 @@ async fn znodes_without_permission_hide_no_lock() {
         "%FF/lock-",
         "lock:%zz/lock-",
         "lock:%2f/lock-",
-        // These are nodes of other recipes below a key.
+        // These are nodes of Curator's other recipes, such as read locks, below a key.
         "lock:leases/leases",
         "lock:readers/x__READ__",
         "lock:named/lock-x",

@@ -77,8 +77,8 @@ async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     .await;
 }
 
-/// Fails if a shared holder is reported as the holder, or if an earlier holder is reported as the
-/// current holder.
+/// Fails if the error of a call refused by a shared lock names a holder: one of the sharers, or an
+/// earlier exclusive holder.
 async fn refusals_do_not_name_sharers(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");

@@ -18,7 +18,7 @@ use super::{LONG, TTL, is_here, seen};
 /// Time for which a revoked lock stays locked if its holder does not release it ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Ttl for a cluster. A cluster of ZooKeeper limits sessions to ten seconds here.
+/// Ttl for a cluster. The ZooKeeper clusters of the tests limit sessions to ten seconds.
 const SHORT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -81,8 +81,8 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-/// Fails if the lock of a killed process is not free after the grace, while the session of that
-/// process continues.
+/// Fails if the lock of a killed process is not free after the grace. The session of that process
+/// ends later.
 async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
     let url = S::shared().url("dead");
     let job = Job {
@@ -168,8 +168,8 @@ async fn two_concurrent_revocations_take_one_lock(store: &Store) {
 }
 
 /// Two locks of one process are taken away, and the body of the first lock does not end. Fails if
-/// the second holder is notified later for this reason, or if the second lock is free before its
-/// body has ended.
+/// that delays the notification of the second holder, or if the second lock is free before its body
+/// has ended.
 async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
@@ -219,8 +219,8 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     drop(guards);
 }
 
-/// Fails if a holder is notified only after a heartbeat has ended. With this tick a heartbeat takes
-/// three seconds, and the holder must be notified in half of that time.
+/// Fails if a holder is notified only after a heartbeat has ended. At the tick of six seconds, a
+/// heartbeat takes three seconds. The holder must be notified within half of that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;

@@ -1,5 +1,5 @@
-//! Tests of keys on the server. A lock has the form of the Redis convention, and leaves no separate
-//! key behind.
+//! Tests of keys on the server. A lock is an expiring string, as usual in Redis. No lock leaves a
+//! separate key behind.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -33,7 +33,8 @@ async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if another client that follows the convention would not treat the lock as held.
+/// Fails if a lock is not an expiring string at the expected key. Other clients that use `SET NX`
+/// would then not treat the lock as held.
 #[tokio::test]
 async fn a_lock_is_an_expiring_string_in_its_namespace() {
     let server = Server::start();
@@ -111,7 +112,8 @@ async fn the_fence_grows_over_restarts_without_persistence() {
 /// Fails if the fence depends only on the server's clock, because a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // A time in the year 2112 in microseconds. The clock showed this time before it was corrected.
+    // A time in the year 2112, in microseconds since 1970. The clock showed this time before it was
+    // corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();

@@ -1,4 +1,4 @@
-//! Tests of `memory://`: the pools of a process that share locks, and the lifetime of the locks.
+//! Tests of `memory://`: pools of one process that share locks, and the lifetime of these locks.
 
 use std::time::{Duration, Instant};
 

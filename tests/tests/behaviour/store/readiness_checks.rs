@@ -85,7 +85,7 @@ async fn a_full_server_is_reported() {
     expect(&report, "OOM", Severity::Error, &["maxmemory"]);
 }
 
-/// Fails if the role is checked only when the pool connects.
+/// Fails if the server's role (master or replica) is checked only when the pool connects.
 #[tokio::test]
 async fn a_demoted_master_is_reported() {
     let other = Server::start();

@@ -20,7 +20,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "database")]
     pub(crate) store: Option<String>,
 
-    /// Percentage of buyers who hang up within 200 ms; only buyers come, for `--minutes`
+    /// Percentage of buyers who hang up within 200 ms; the run then has only buyers, and lasts for
+    /// `--minutes`
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     pub(crate) hang_up: Option<u64>,
 
@@ -48,7 +49,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "kettle", value_name = "SKU")]
     pub(crate) buy_sku: String,
 
-    /// Number of orders under way at once; of buyers, 20 times as many
+    /// Number of orders under way at once; for buyers, 20 times this number, or
+    /// 4 times with `--hang-up`
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: u32,
 

@@ -37,7 +37,7 @@ impl Report {
         self.lines.push(format!("{what}: {number}"));
     }
 
-    /// Adds a check: a number that was found, and its expected value.
+    /// Adds a check: the found number, and the expected number.
     pub(crate) fn expect(&mut self, what: &'static str, found: i64, expected: impl Into<i64>) {
         self.checks.push(Check {
             what,

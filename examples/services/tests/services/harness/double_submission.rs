@@ -31,7 +31,7 @@ pub(crate) fn one_click_makes_the_order(shop: &Surroundings, service: &Service) 
     assert!(shop.provider.next().is_none(), "a second charge");
 }
 
-/// Without Redis nothing is charged, and a client may try again elsewhere.
+/// Without Redis nothing is charged, and the answer is 503. A client may try again.
 pub(crate) fn without_redis_no_order_is_made(shop: &mut Surroundings, service: &Service) {
     shop.redis.kill();
     let answer = http::post(service.address(), "/orders/43", "");

@@ -54,7 +54,7 @@ impl Surroundings {
         service.expect("it listens")
     }
 
-    /// Starts a program, and waits until it asks to charge for `order`.
+    /// Starts a program, and waits until it requests the charge for `order`.
     pub(crate) fn run_to_charge(
         &self,
         program: &str,

@@ -25,7 +25,7 @@ impl Provider {
         address.expect("it listens").to_string()
     }
 
-    /// Waits until a service asks to charge for this order.
+    /// Waits until a service requests the charge for this order.
     #[track_caller]
     pub(crate) fn asked_for(&self, order: &str) -> Charge {
         let mut charge = None;

@@ -25,8 +25,8 @@ fn restricted(more: &str) -> (Server, String) {
 }
 
 /// Fails unless processes get the lock in the order in which they came. Also fails if a process
-/// with many calls keeps out a process that comes later. The server cannot notify the first process
-/// of the later one.
+/// with many calls keeps out a process that comes later. Without messages, the server cannot notify
+/// it of the later process.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");

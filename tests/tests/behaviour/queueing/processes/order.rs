@@ -13,8 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
-/// Fails if a free lock goes to any waiting process, or if the last process in the queue gets it
-/// first.
+/// Fails if waiting processes get a lock in another order than that in which they began to wait.
 async fn processes_are_served_in_order_of_their_waits(store: &Store) {
     const KEY: &str = "queue-of-processes";
     let held = take(&connect(&store.url).await, KEY).await;
@@ -58,8 +57,8 @@ async fn a_repeated_request_keeps_its_place() {
     line.served_as(released, &expected).await;
 }
 
-/// Fails if the queue works only behind holders that use leasehold. Another client that releases
-/// its lock notifies no process.
+/// Fails if the queue works only behind holders that use leasehold. A client without leasehold
+/// notifies no process of its release.
 #[tokio::test]
 async fn the_queue_works_behind_other_clients() {
     let server = Server::start();
@@ -76,8 +75,8 @@ async fn the_queue_works_behind_other_clients() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // This process makes a single attempt, and would be the first to find the key free if it
-        // could overtake. On a busy machine, it may come after all other processes.
+        // If a single attempt could overtake the queue, this one would. On a busy machine, it may
+        // come after all other processes, and then succeeds.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();

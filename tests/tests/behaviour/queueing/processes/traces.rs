@@ -1,4 +1,4 @@
-//! Tests that leasehold finally leaves nothing on the server except for the fence counter.
+//! Tests that in the end, leasehold leaves only the fence counter on the server.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ async fn calls_that_time_out_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a call that is dropped just as it gets the lock withholds the lock from the next call.
+/// Fails if the next call does not get a lock whose holder was dropped just as it got the lock.
 #[tokio::test]
 async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();
@@ -138,7 +138,7 @@ async fn contention_leaves_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if the tests above do not detect a process that is still in a queue after its calls were
+/// Fails if the tests above do not detect a process that stays in a queue after its calls were
 /// dropped.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]

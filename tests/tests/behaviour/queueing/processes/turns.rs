@@ -12,7 +12,7 @@ const CALLS: u32 = 20;
 
 /// Makes many calls in one process, and makes another process wait behind them. Returns the number
 /// of calls that had the lock before the other process. The second value is true if the other
-/// process may have been woken too late to confirm a key reserved for it.
+/// process may have missed its turn because the machine was busy.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
@@ -27,7 +27,7 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// Sets the other limits so that they have no effect, even on a slow machine.
+/// Sets all limits except `max_passes` so that they have no effect, even on a slow machine.
 fn endless(fairness: Fairness) -> Fairness {
     fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
@@ -89,7 +89,7 @@ async fn a_process_arriving_during_a_turn_is_noticed() {
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
-        // One more call may have begun while the message was in flight.
+        // One more call may have begun before the process was notified of the other one.
         assert!(
             missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"
