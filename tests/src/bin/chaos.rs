@@ -52,7 +52,7 @@ enum Other {
 #[derive(Args)]
 struct Full {
     /// Approximate time for the whole run. The exclusion run (requirement 1) comes last and gets
-    /// the remaining time. It continues for up to twenty minutes until it has reached `--sections`.
+    /// the remaining time, or up to twenty minutes if it needs them to reach `--sections`.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
     /// Number of locked bodies ("sections") that the exclusion run must reach.

@@ -30,7 +30,7 @@ pub(super) struct Deal {
     pub(super) lock: String,
     pub(super) fence: i64,
     pub(super) isolation: IsolationLevel,
-    /// True if the transaction begins with `verify`. Otherwise `verify` is its last statement.
+    /// True if `leasehold.verify` is the first statement of the transaction. Otherwise it is last.
     pub(super) verifies_first: bool,
     /// Pause between reading and writing, and before the second phase of a two-phase commit.
     pub(super) pause: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Creates the tables of locks and of numbers.
+    /// Creates leasehold's tables, and the tables `counters` and `commits`.
     pub(super) fn open(server: &Postgres) -> Self {
         let database = server.migrated();
         let bank = Self {

@@ -41,7 +41,7 @@ const TTL: Duration = Duration::from_millis(400);
 const PAUSE: Duration = Duration::from_secs(5);
 /// Duration of a silent network. Longer than the time limit of a worker's request.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// Duration of random faults in the warm-up, before the worst faults are repeated.
+/// Duration of random faults after each round of the worst faults in the warm-up.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {

@@ -68,7 +68,7 @@ fn user_groups_and_rights_are_inherited() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // For comparison: the same with a parent that gives up no right.
+    // For comparison: a parent that has given up no right.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
@@ -194,7 +194,7 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // Each of the two programs has a separate server.
+        // The test sets `LEASEHOLD_URL`, so the variable is not inherited from the parent.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }

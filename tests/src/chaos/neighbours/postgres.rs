@@ -228,8 +228,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         .last(sheet, "the role of the pool has other settings");
 }
 
-/// Uses keys of 512 bytes, the greatest allowed length. A notification of the server can have at
-/// most 8,000 bytes, so these keys test the limit.
+/// Uses keys of 512 bytes, the greatest allowed length. Such a key must fit into a notification of
+/// the server, which has less than 8,000 bytes.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

@@ -202,8 +202,8 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The lease has 150 ms between its soft end, when the loss is signalled, and its hard end. The
-    // destructor takes less time than that.
+    // The loss is signalled 150 ms before the end of the lease. The destructor takes less time than
+    // that.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
