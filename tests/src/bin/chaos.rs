@@ -67,8 +67,8 @@ struct Full {
     /// Runs only on this store. For other deployments, see `--deployment`.
     #[arg(long)]
     store: Option<Only>,
-    /// Runs only the requirements of another deployment: `postgres`, or one of several servers
-    /// (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
+    /// Runs only the requirements of another deployment: `postgres`, or a deployment of several
+    /// servers (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// Number of requirements that run at the same time. Most requirements wait most of the time.

@@ -69,7 +69,8 @@ impl Storm<'_> {
 
     fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
-        // The log is rewritten early, so that it stays short and loads fast after a restart.
+        // The append-only file is rewritten early, so that it stays short and loads fast after a
+        // restart.
         let mut server = ServerOptions::new()
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])

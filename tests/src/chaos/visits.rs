@@ -109,8 +109,7 @@ impl Visits {
         }
     }
 
-    /// Repeats a check for as long as the handle reports that the lock is held. No other body may
-    /// begin in that time.
+    /// Checks that no other body begins for as long as the handle reports that the lock is held.
     async fn outlive(&self, body: u64, lock: &LockHandle, seat: usize) {
         loop {
             let last = self.seat(seat).last;

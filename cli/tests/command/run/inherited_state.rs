@@ -1,5 +1,5 @@
-//! State other than signals that the parent passes on. The command inherits this state as if the
-//! parent had started it directly.
+//! State that the parent passes on, except signals. The command inherits it as if the parent had
+//! started the command directly.
 
 use std::fs;
 use std::path::Path;

@@ -308,8 +308,8 @@ fn the_holder_the_guardian_and_the_warden_are_killed() {
     wait::until("the command is gone", LONG, || !is_alive(command));
 }
 
-/// Runs the launcher, as the guardian does. It must not start the command after `latest`, in
-/// nanoseconds since the machine started.
+/// Runs the launcher, which becomes the command, as the guardian does. It must not start the
+/// command after `latest`, in nanoseconds since the machine started.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
     let settings = format!("{parent},{parent},{latest},false,false");
