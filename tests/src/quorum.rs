@@ -1,5 +1,5 @@
-//! Several independent servers, for `redlock://`. A restarted node does not vote on a lock until it
-//! has run for longer than the lock's ttl.
+//! Several independent servers, for `redlock://`. A restarted node does not vote until it has run
+//! for longer than the longest ttl.
 
 use std::net::SocketAddr;
 use std::thread;

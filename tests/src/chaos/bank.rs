@@ -177,17 +177,17 @@ impl Bank {
         });
     }
 
-    /// Returns the number of committed transactions, by SQL.
+    /// Returns the number of committed transactions.
     pub(super) fn committed(&self) -> u64 {
         self.number("SELECT count(*) FROM commits")
     }
 
-    /// Returns the number of commits that repeat the number of an earlier commit, by SQL.
+    /// Returns the number of commits that repeat the number of an earlier commit.
     pub(super) fn lost(&self) -> u64 {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
 
-    /// Returns the number of counters that do not match the commits, by SQL.
+    /// Returns the number of counters that do not match the commits.
     pub(super) fn wrong(&self) -> u64 {
         self.number("SELECT count(*) FROM counters c WHERE c.key % 2 = 0 AND c.value <> (SELECT count(*) FROM commits m WHERE m.key = c.key)")
     }

@@ -1,5 +1,5 @@
-//! A run as the harness controls it: a folder with one history, and the worker processes that write
-//! notes to this history.
+//! A run of the harness: a folder with one history, and the worker processes that write notes to
+//! this history.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -30,7 +30,7 @@ pub(super) enum Ensemble {
 pub(super) struct Times {
     /// Duration of the session for a ttl of four seconds.
     pub(super) session: Duration,
-    /// Time between the end of a session and its detection by the leader.
+    /// Longest time between the end of a session and its detection by the leader.
     pub(super) noticed: Duration,
     /// The longest time for which the lock of a dropped call may remain, with a ttl of one second
     /// and a failing network.

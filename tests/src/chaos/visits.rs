@@ -1,5 +1,5 @@
 //! The bodies of requirement 37. They record which body is in which lock. The tasks spawned by
-//! these bodies record how long the lock lasts.
+//! these bodies check the lock until it is lost.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
