@@ -194,7 +194,7 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // The test sets `LEASEHOLD_URL`, so the variable is not inherited from the parent.
+        // `surroundings::the_url_is_inherited_unless_excluded` tests this variable.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }
