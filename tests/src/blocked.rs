@@ -29,9 +29,9 @@ struct State {
 impl Blocked {
     /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// This may need more blocking tasks than workers. A worker may take two tasks into its queue
-    /// and block in the first. A sleeping worker does not look into that queue, but each further
-    /// task wakes a sleeping worker.
+    /// This may need more blocking tasks than workers. If a worker takes two tasks, it blocks in
+    /// the first, and a sleeping worker does not take the second. Each further task wakes a
+    /// sleeping worker.
     ///
     /// # Panics
     ///

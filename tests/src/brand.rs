@@ -1,4 +1,4 @@
-//! Servers of another maker, or of another version than the system's `redis-server`.
+//! Servers whose maker or version differs from the system's `redis-server`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -67,9 +67,9 @@ impl Excuse {
         worst_since(self.from)
     }
 
-    /// Four times the longest delay since the start, and almost zero on an idle machine. A call is
-    /// a chain of threads that wake each other, including the server's. Each of these wake-ups may
-    /// be as late as the longest delay.
+    /// Four times the longest delay since the start. A call is a chain of threads that wake each
+    /// other, including the server's, and each wake-up may be as late as the longest delay. On an
+    /// idle machine the result is almost zero.
     pub fn so_far(self) -> Duration {
         self.longest() * 4
     }

@@ -24,7 +24,7 @@
 //! | [`probe`] | looks at a key without the pool under test |
 //! | [`load`] | callers that contend while a test causes faults |
 //! | [`recorder`] | detects two bodies in one lock, within one process |
-//! | [`oracle`] | checks every promise for many processes, from a file |
+//! | [`oracle`] | checks every promise from the history of a run with many processes |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | the delay with which this machine wakes threads, for bounds on delays |

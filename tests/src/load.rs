@@ -145,9 +145,9 @@ impl Ended {
     }
 }
 
-/// True if two different masters may have granted these two sections. The later body has the lesser
-/// fence, and its lease was requested before the earlier body ended. One server never grants leases
-/// in this order, but two servers count their fences separately.
+/// True if the later body may have the lesser fence because another master granted its lease. Each
+/// master counts its fences separately. The later lease must have been requested before the earlier
+/// body ended.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

@@ -41,7 +41,7 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Incremented by every cut. Connections with an older number end. `u64::MAX` ends the proxy.
+    /// Number of cuts so far. Each change ends all connections, and `u64::MAX` ends the proxy.
     cuts: watch::Sender<u64>,
 }
 

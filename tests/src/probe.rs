@@ -35,7 +35,8 @@ enum Ask {
 /// A probe of a `memory://` store. It reports that a key exists if a second pool on the same store
 /// cannot take the key.
 ///
-/// The pool runs on a separate thread, so that a destructor can use the probe inside a runtime.
+/// The pool has a runtime on a separate thread. A destructor inside the test's runtime could not
+/// wait for the pool otherwise.
 #[derive(Debug)]
 pub struct MemoryProbe {
     ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,

@@ -8,10 +8,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Waits for the end of standard input, which comes when the test process is gone, even by SIGKILL.
-/// Then kills the process `$1` and removes the folder `$2`. Also removes the files of
-/// `libfaketime`. With these files left, `libfaketime` would fail in a later process with the same
-/// id.
+/// Waits until standard input ends because the test process has ended, even by SIGKILL. Then kills
+/// the process `$1` and removes the folder `$2`. Also removes the files of `libfaketime`. With
+/// these files left, `libfaketime` would fail in a later process with the same id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 

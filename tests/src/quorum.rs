@@ -1,5 +1,5 @@
-//! Several independent servers, for `redlock://`. A restarted node does not vote on a lock until it
-//! has run for longer than the lock's ttl.
+//! Several independent servers, for `redlock://`. A restarted node does not vote until it has run
+//! for longer than the longest ttl.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -89,8 +89,8 @@ impl Quorum {
         }
     }
 
-    /// The URL of the nodes. Its `max_ttl` is short, so that only the ttls of the test determine
-    /// the age at which nodes vote.
+    /// The URL of the nodes. A node votes once it is older than `max_ttl` and all ttls in use. The
+    /// `max_ttl` of this URL is short, so only the ttls of the test count.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }

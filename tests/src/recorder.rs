@@ -21,7 +21,7 @@ pub struct Section {
     pub entered: u64,
     /// End of the body; `None` if the body was killed.
     pub left: Option<u64>,
-    /// Latest end of the lease, as known to the holder.
+    /// End of the lease, as last confirmed to the holder.
     pub deadline: u64,
 }
 

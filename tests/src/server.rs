@@ -19,9 +19,9 @@ use crate::wait;
 
 /// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
-/// The first port that tests use. It is below the range of client ports, so that no client takes
-/// the port of a server that restarts. For the same reason, a client that retries the port cannot
-/// connect to itself.
+/// The first port that tests use. Their ports are below those that the system gives to clients. So
+/// no client takes the port of a server that restarts, or connects to itself when it retries the
+/// port.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 

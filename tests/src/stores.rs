@@ -33,7 +33,7 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// Each used part of a store, as the names of the store and the test. No two tests may share a
+/// The parts of stores in use, each as the name of its store and its test. No two tests may share a
 /// part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 

@@ -1,5 +1,5 @@
-//! Money that moves between accounts. The sum of all accounts stays the same only if each move has
-//! both of its accounts to itself.
+//! Money that moves between accounts. The sum of all accounts stays the same only if no two moves
+//! use an account at the same time.
 //!
 //! A move reads two balances, and later writes both with one command. A killed process has
 //! therefore made its move completely or not at all.

@@ -87,7 +87,7 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Connects, and retries for half a minute, because a short timeout may pass on a busy machine.
+/// Connects, and retries for half a minute, because a busy machine may exceed a short timeout.
 ///
 /// # Panics
 ///

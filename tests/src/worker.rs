@@ -84,9 +84,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// Time at which this poll of the whole task began, before the check of the deadline. A
-        /// process stopped in the middle of a poll finishes that poll later, which no lock can
-        /// prevent.
+        /// Time at which this poll of the whole task began, before the check of the deadline. Tests
+        /// compare this time with the deadline, because a process stopped in a poll finishes that
+        /// poll later.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,

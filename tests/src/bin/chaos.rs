@@ -52,7 +52,7 @@ enum Other {
 #[derive(Args)]
 struct Full {
     /// Approximate time for the whole run. The exclusion run (requirement 1) comes last and gets
-    /// the remaining time. It continues for up to twenty minutes until it has reached `--sections`.
+    /// the remaining time, or up to twenty minutes if it needs them to reach `--sections`.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
     /// Number of locked bodies ("sections") that the exclusion run must reach.
@@ -67,8 +67,8 @@ struct Full {
     /// Runs only on this store. For other deployments, see `--deployment`.
     #[arg(long)]
     store: Option<Only>,
-    /// Runs only the requirements of another deployment: `postgres`, or one of several servers
-    /// (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
+    /// Runs only the requirements of another deployment: `postgres`, or a deployment of several
+    /// servers (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// Number of requirements that run at the same time. Most requirements wait most of the time.

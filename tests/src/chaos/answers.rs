@@ -16,8 +16,8 @@ use crate::oracle::Note;
 struct Answer {
     /// Number of the body that returned this answer.
     ran: u64,
-    /// Number of the body that made the order. Equals `ran`, unless a unique key of the table kept
-    /// the order of an earlier body.
+    /// Number of the body that made the order. Equals `ran`, unless the table already had the
+    /// order of an earlier body (`Work::Order`).
     from: u64,
     /// Number that identifies the request. Different requests have different numbers.
     print: u64,

@@ -30,7 +30,7 @@ pub(super) struct Deal {
     pub(super) lock: String,
     pub(super) fence: i64,
     pub(super) isolation: IsolationLevel,
-    /// True if the transaction begins with `verify`. Otherwise `verify` is its last statement.
+    /// True if `leasehold.verify` is the first statement of the transaction. Otherwise it is last.
     pub(super) verifies_first: bool,
     /// Pause between reading and writing, and before the second phase of a two-phase commit.
     pub(super) pause: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Creates the tables of locks and of numbers.
+    /// Creates leasehold's tables, and the tables `counters` and `commits`.
     pub(super) fn open(server: &Postgres) -> Self {
         let database = server.migrated();
         let bank = Self {
@@ -177,17 +177,17 @@ impl Bank {
         });
     }
 
-    /// Returns the number of committed transactions, by SQL.
+    /// Returns the number of committed transactions.
     pub(super) fn committed(&self) -> u64 {
         self.number("SELECT count(*) FROM commits")
     }
 
-    /// Returns the number of commits that repeat the number of an earlier commit, by SQL.
+    /// Returns the number of commits that repeat the number of an earlier commit.
     pub(super) fn lost(&self) -> u64 {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
 
-    /// Returns the number of counters that do not match the commits, by SQL.
+    /// Returns the number of counters that do not match the commits.
     pub(super) fn wrong(&self) -> u64 {
         self.number("SELECT count(*) FROM counters c WHERE c.key % 2 = 0 AND c.value <> (SELECT count(*) FROM commits m WHERE m.key = c.key)")
     }

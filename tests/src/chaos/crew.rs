@@ -1,5 +1,5 @@
-//! A run as the harness controls it: a folder with one history, and the worker processes that write
-//! notes to this history.
+//! A run of the harness: a folder with one history, and the worker processes that write notes to
+//! this history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use crate::wait;
 const END: Duration = Duration::from_secs(25);
 
 /// Settings of glibc's allocator for a process whose resident memory is measured. Freed memory
-/// returns to the system at once, and all threads share one heap. Without these settings, each
-/// thread would keep the memory of its highest use, in steps of 132 KiB.
+/// returns to the system at once, and all threads share one heap. Without these settings, the
+/// heap of each thread would grow in steps of 132 KiB and stay at its peak size.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),

@@ -30,7 +30,7 @@ pub(super) enum Ensemble {
 pub(super) struct Times {
     /// Duration of the session for a ttl of four seconds.
     pub(super) session: Duration,
-    /// Time between the end of a session and its detection by the leader.
+    /// Longest time between the end of a session and its detection by the leader.
     pub(super) noticed: Duration,
     /// The longest time for which the lock of a dropped call may remain, with a ttl of one second
     /// and a failing network.
@@ -59,17 +59,17 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2 s, and the leader detects its end within a second. If the
-                // session continues instead, its client is connected and retries the removal each
+                // Either the session ends: it lasts 2 s, and the leader detects its end within a
+                // second. Or it continues: its client is connected and retries the removal each
                 // second.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2.5 s, and the leader detects its end within half a second. If
-                // the session continues instead, its client opens another connection after a second
-                // of silence.
+                // Either the session ends: it lasts 2.5 s, and the leader detects its end within
+                // half a second. Or it continues: its client opens another connection after a
+                // second of silence.
                 orphan: Duration::from_secs(6),
             },
         }

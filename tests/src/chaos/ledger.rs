@@ -3,8 +3,8 @@
 //! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
 //! Each step holds a file lock. The file stores the greatest fence of its readers and writers. A
 //! writer with an older fence is refused. The ledger also refuses a writer after the end of the
-//! writer's lease. The reason is a process that is stopped during a poll: after it resumes, it
-//! finishes the poll, and no lock can prevent that.
+//! writer's lease: a process stopped during a poll finishes the poll after it resumes, which no
+//! lock can prevent.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

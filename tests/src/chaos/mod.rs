@@ -1,6 +1,6 @@
 //! The fault harness: worker processes, faults from a seed, the requirements, and the seeded bugs.
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
 //! | [`crew`] | the worker processes of a run, which can be stopped and killed, and its history |

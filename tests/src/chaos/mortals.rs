@@ -14,7 +14,8 @@ use crate::random::Random;
 
 /// Number of concurrent processes.
 const PROCESSES: usize = 4;
-/// The longest random part of the time until a process is killed. Up to a tenth of it is added.
+/// Upper bound of the random time until a process is killed, or half the run if that is shorter. A
+/// tenth of the bound is always added.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times

@@ -2,8 +2,8 @@
 //!
 //! Worker processes increment counters. Each process has a separate network to a Redis that writes
 //! every change to disk before it answers. (No promise covers a server that loses acknowledged
-//! writes.) With `memory://` the locks belong to one process, which is stopped and killed. Its
-//! replacement uses new keys.
+//! writes.) With `memory://` each process has a separate store, and is stopped and killed. Its
+//! replacement starts with an empty store, so it uses new keys.
 
 use std::time::Duration;
 

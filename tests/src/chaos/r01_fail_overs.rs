@@ -28,7 +28,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WORKERS: usize = 3;
-/// Long enough that a lease is still valid after a fail-over that has lost its lock.
+/// A ttl longer than a fail-over, so that a lease is still valid after its lock is lost.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;

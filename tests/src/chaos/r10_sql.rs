@@ -1,9 +1,9 @@
 //! Requirement 10: a table that checks fences refuses the writes of holders stopped until after the
 //! end of their leases.
 //!
-//! Two processes hold all keys one after the other. The holder is stopped until its leases have
-//! ended and the other process has written. After it resumes, tasks spawned by its bodies also
-//! write. With the in-process store there is only one process.
+//! Two processes hold all keys alternately. The holder is stopped until its leases have ended and
+//! the other process has written. After it resumes, tasks spawned by its bodies also write. With
+//! the in-process store there is only one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,8 +53,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The two processes that hold all keys one after the other, or the one process of the in-process
-/// store.
+/// The two processes that hold all keys alternately, or the one process of the in-process store.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,

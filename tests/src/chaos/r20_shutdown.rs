@@ -1,5 +1,5 @@
-//! Requirement 20: a shutdown completes the release of locks that their holders have dropped. It
-//! returns the number of locks that remain.
+//! Requirement 20: a shutdown completes the releases of dropped guards. It returns the number of
+//! locks that remain.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,10 @@
 //! Requirement 25: memory does not grow.
 //!
 //! A separate process takes and releases locks on many keys while faults are injected now and then.
-//! Some of its calls are dropped before they end. In the warm-up all faults have their longest
-//! duration, and the faults of the server coincide with the faults of the process. Buffers and maps
-//! keep the size of their fullest moment, so that moment must come before the measurement. Memory
-//! is measured without faults, after the warm-up and at the end.
+//! Some of its calls are dropped before they end. In the warm-up the worst faults have their
+//! longest duration, and the faults of the server coincide with the faults of the process. Buffers
+//! and maps keep the size of their fullest moment, so that moment must come before the measurement.
+//! Memory is measured without faults, after the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ const TTL: Duration = Duration::from_millis(400);
 const PAUSE: Duration = Duration::from_secs(5);
 /// Duration of a silent network. Longer than the time limit of a worker's request.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// Duration of random faults in the warm-up, before the worst faults are repeated.
+/// Duration of random faults after each round of the worst faults in the warm-up.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {

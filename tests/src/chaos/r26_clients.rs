@@ -1,5 +1,5 @@
-//! Clients other than leasehold: the programs of `benches/peers`, with the protocol of that folder,
-//! and the crate rslock.
+//! Clients other than leasehold: the crate rslock, and the programs of `benches/peers`, which
+//! follow the protocol in that folder's README.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

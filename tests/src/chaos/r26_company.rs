@@ -17,7 +17,7 @@ use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;
 
-/// The requirement fails if a client waits for a section longer than this.
+/// The requirement fails if a client waits longer than this for a section.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// The clients whose waits may not exceed [`BOUND`].

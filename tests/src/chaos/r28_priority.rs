@@ -113,7 +113,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key is checked as well as the notes, because it may be deleted before its holder has
+    // Both the key and the notes are checked, because the key may be deleted before its holder has
     // noted the loss.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {

@@ -150,9 +150,9 @@ enum Outcome {
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away. A loss must be noted at most
-/// `within` after the operator's answer. A body must end before that answer, at most `within`
-/// before the operator's request.
+/// Finds the end of the former holder of each lock taken away. A loss counts from the
+/// operator's request until `within` after the answer. The end of a body counts from `within`
+/// before the request until the answer.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {

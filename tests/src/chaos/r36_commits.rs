@@ -143,7 +143,7 @@ impl Caller {
             1 => request.ttl(TTL),
             _ => request.ttl(TTL).watchdog(),
         };
-        // Either the acquisition timed out, or the server's answer was too late.
+        // Either the lock was not free in time, or the lease ended before the answer came.
         let Ok(guard) = request.acquire().await else {
             return;
         };

@@ -1,6 +1,6 @@
 //! Requirement 38: a lease must last in spite of other users of the server with few rights, if they
-//! do not attack this lease itself. It must also last on servers that allow less after a reconnect,
-//! and with more waiting calls than one packet can carry.
+//! do not attack this lease itself. It must also last if a server grants fewer rights or shorter
+//! sessions than before, or if the requests of waiting calls exceed one packet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -23,12 +23,12 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const KEY: &str = "leader";
 const TTL: Duration = Duration::from_secs(1);
-/// The longest session for this ttl, with the time until the server detects its end. See
+/// The longest session for `TTL`, with the time until the server detects the session's end. See
 /// requirement 12.
 const SESSION: Duration = Duration::from_millis(3_500);
 /// Time from the end of the old leader's lock to the start of the next leader's body.
 const SUCCESSION: Duration = Duration::from_secs(1);
-/// Time limit for a process to lead. It takes longer only if no process ever leads.
+/// Time limit for a process to lead. Exceeded only if no process ever leads.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A process that leads or waits to lead, and its network.
@@ -80,7 +80,7 @@ impl<'a> Member<'a> {
             2 => self.pipe.set(Flow::Pass),
             _ => {
                 self.pipe.set(Flow::Pass);
-                // The open connections would lose all further bytes, too.
+                // A connection that has lost bytes would lose all later bytes, too.
                 self.pipe.cut();
             }
         }

@@ -33,8 +33,8 @@ impl Sale {
         tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
     }
 
-    /// Writes too late, in a task that a body has spawned. No lock can prevent such a write. Waits
-    /// until the lease is over and a newer holder has used the table.
+    /// Waits until the lease is over and a newer holder has used the table, and then writes. This
+    /// runs in a task that a body has spawned, and no lock can prevent such a write.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {

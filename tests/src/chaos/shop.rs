@@ -51,8 +51,9 @@ impl Shop {
         }
     }
 
-    /// Returns the number of sold items. If the table compares fences, it returns `None` for a
-    /// `fence` older than the row's. After this read it refuses writers with an older fence.
+    /// Stores `fence` in the row, and returns the number of sold items. If the table compares
+    /// fences, returns `None` for a `fence` older than the row's. After this read, the table
+    /// refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

@@ -1,8 +1,9 @@
 //! Worker processes under every fault, until they have made enough progress.
 //!
 //! On Redis each process has a separate network to a server that writes every change to disk before
-//! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the
-//! locks belong to one process, which is stopped and killed. Its replacement uses new keys.
+//! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` each
+//! process has a separate store, and is stopped and killed. Its replacement starts with an empty
+//! store, so it uses new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,7 +69,8 @@ impl Storm<'_> {
 
     fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
-        // The log is rewritten early, so that it stays short and loads fast after a restart.
+        // The append-only file is rewritten early, so that it stays short and loads fast after a
+        // restart.
         let mut server = ServerOptions::new()
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])

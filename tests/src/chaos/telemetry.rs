@@ -73,7 +73,7 @@ impl Sink {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::thread::sleep(time);
-                // After this, the pipe is read, so writes no longer block.
+                // The fault ends here: the pipe is read, so writes no longer block.
                 let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });

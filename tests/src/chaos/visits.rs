@@ -1,5 +1,5 @@
 //! The bodies of requirement 37. They record which body is in which lock. The tasks spawned by
-//! these bodies record how long the lock lasts.
+//! these bodies check the lock until it is lost.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -109,8 +109,7 @@ impl Visits {
         }
     }
 
-    /// Repeats a check for as long as the handle reports that the lock is held. No other body may
-    /// begin in that time.
+    /// Checks that no other body begins for as long as the handle reports that the lock is held.
     async fn outlive(&self, body: u64, lock: &LockHandle, seat: usize) {
         loop {
             let last = self.seat(seat).last;

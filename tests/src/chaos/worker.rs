@@ -23,7 +23,7 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// Time limit for the process to end after the parent has requested it by closing standard input.
+/// Time limit for the process to end after its standard input was closed by the parent.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);

@@ -135,7 +135,7 @@ fn a_watch_survives_a_short_outage() {
     assert!(second.contains("  two  exclusive"), "{second}");
 }
 
-/// Fails if a terminal scrolls, or still shows a lock that is gone.
+/// Fails if the output scrolls the terminal, or still shows a deleted lock.
 #[test]
 fn a_watch_on_a_terminal_is_drawn_in_place() {
     let _room = room::enter();

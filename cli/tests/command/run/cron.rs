@@ -11,8 +11,7 @@ use crate::harness::{LONG, Running, ended, run};
 /// Number of processes, as if started by two machines.
 const STARTS: usize = 12;
 
-/// Fails if two processes run the job, or if a process that does not run it ends with a wrong exit
-/// code.
+/// Fails if two processes run the job, or another process ends with a wrong exit code.
 pub(super) fn one_of_many_runs(url: &str) {
     let journal = Journal::new();
     let script = format!(

@@ -140,7 +140,7 @@ fn a_lost_lease_has_its_own_exit_code() {
     );
 }
 
-/// Fails if a lock lost before the end is not reported, or the exit code is 0.
+/// Fails if a lock that is gone when the command ends is not reported, or the exit code is 0.
 #[test]
 fn a_lock_lost_before_the_end_is_reported() {
     let _room = room::enter();
@@ -170,7 +170,7 @@ fn a_hanging_command_is_ended() {
     assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
-/// Fails if the events are not lines of JSON, or lack information that the texts have.
+/// Fails if the events are not lines of JSON, or lack information of the plain-text output.
 #[test]
 fn as_json() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! Signals that the parent of `leasehold run` ignores, blocks, or has requested for later.
+//! Signals that the parent of `leasehold run` ignores or blocks, pending signals, and signals of a
+//! timer or at the parent's death.
 
 use std::process::{Command, Stdio};
 

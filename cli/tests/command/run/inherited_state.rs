@@ -1,5 +1,5 @@
-//! State other than signals that the parent passes on. The command inherits this state as if the
-//! parent had started it directly.
+//! State that the parent passes on, except signals. The command inherits it as if the parent had
+//! started the command directly.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn user_groups_and_rights_are_inherited() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // For comparison: the same with a parent that gives up no right.
+    // For comparison: a parent that has given up no right.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
@@ -194,7 +194,7 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // Each of the two programs has a separate server.
+        // `surroundings::the_url_is_inherited_unless_excluded` tests this variable.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }

@@ -40,7 +40,8 @@ fn the_lock_is_held_until_the_last_process_ends() {
     }
 }
 
-/// Fails if a service that a command starts on purpose keeps the lock for ever, or dies with it.
+/// Fails if a service that a command starts in a new session keeps the lock for ever, or dies with
+/// the command.
 #[test]
 fn a_service_outlives_the_command() {
     let _room = room::enter();

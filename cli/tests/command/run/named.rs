@@ -14,9 +14,8 @@ use crate::harness::{LONG, Running, ended, leasehold, run};
 /// A secret in the arguments of a command.
 const SECRET: &str = "hunter2";
 
-/// Fails if others cannot see the program of a holder, or see it although the holder has another
-/// name. Also fails if an argument of the command reaches the store, from which every reader could
-/// get it.
+/// Fails if others do not see the name of a holder: `--name`, `LEASEHOLD_NAME` or its program. Also
+/// fails if an argument of the command reaches the store, from which every reader could get it.
 #[test]
 fn a_holder_is_named_by_its_program() {
     let _room = room::enter();

@@ -7,7 +7,7 @@ use crate::harness::family::is_alive;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, run};
 
-/// Fails if a command is stopped because its master is replaced within its lease.
+/// Fails if a command is stopped because the Redis master is replaced within the lease.
 #[test]
 fn a_fail_over_within_the_lease_is_survived() {
     let _room = room::enter();

@@ -18,8 +18,8 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// The ttl of the first holder. Its last tenth is enough to end the processes, even on a busy
-/// machine.
+/// The ttl of the first holder. The processes are killed in its last tenth, which is long enough
+/// even on a busy machine.
 const TTL: &str = "5s";
 
 /// Returns a command that ignores SIGTERM and starts two more processes. One is in the command's
@@ -163,9 +163,9 @@ fn the_guardian_is_suspended_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// Like `the_guardian_is_suspended_and_the_holder_is_killed`, but a process in the guardian's
-/// session adopts the orphaned guardian. The kernel wakes only an orphaned process group, and the
-/// guardian's group is not orphaned here.
+/// Like `the_guardian_is_suspended_and_the_holder_is_killed`, but inside another `leasehold run`,
+/// which adopts the guardian. So the guardian's process group is not orphaned, and the kernel does
+/// not wake it.
 #[test]
 fn a_nested_guardian_is_suspended_and_its_holder_is_killed() {
     let _room = room::enter();
@@ -308,8 +308,8 @@ fn the_holder_the_guardian_and_the_warden_are_killed() {
     wait::until("the command is gone", LONG, || !is_alive(command));
 }
 
-/// Runs the launcher, as the guardian does. It must not start the command after `latest`, in
-/// nanoseconds since the machine started.
+/// Runs the launcher, which becomes the command, as the guardian does. It must not start the
+/// command after `latest`, in nanoseconds since the machine started.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
     let settings = format!("{parent},{parent},{latest},false,false");

@@ -66,8 +66,8 @@ fn the_command_reads_the_standard_input() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal, or is no longer controlled by the terminal. A
-/// process group in the background is stopped when it reads.
+/// Fails if a command cannot read from a terminal, or is no longer controlled by the terminal. The
+/// command's process group must be in the foreground: a background group is stopped when it reads.
 #[test]
 fn the_command_controls_the_terminal() {
     let _room = room::enter();

@@ -1,8 +1,8 @@
 //! Scenes of requirement 38: leases must last in spite of other users of the server. In some scenes
-//! another user has few rights. In other scenes a server allows less after a reconnect, or one
-//! packet cannot carry the requests of all waiting calls.
+//! another user has few rights. In other scenes a server grants fewer rights or shorter sessions
+//! than before, or one packet cannot carry the requests of all waiting calls.
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | `redis`, `postgres`, `etcd`, `zookeeper` | the scenes of each server |
 //! | `tenants` | the leases that must last |

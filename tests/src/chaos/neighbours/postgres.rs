@@ -29,7 +29,7 @@ const TENANTS: usize = 20;
 /// Statements that take leasehold's own advisory locks. The numbers are from leasehold's source.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
-/// A statement that waits for every advisory lock that any role can see.
+/// A statement that waits for all advisory locks in `pg_locks`, which any role can read.
 const ALL: &str = "SELECT pg_advisory_lock((classid::bigint << 32 >> 32)::int, (objid::bigint - CASE WHEN objid::bigint > 2147483647 THEN 4294967296 ELSE 0 END)::int) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND objsubid = 2 AND d.datname = current_database() AND pid <> pg_backend_pid()";
 const END_POOLS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%' AND datname = current_database()";
 /// Settings that would refuse or end every request if leasehold's sessions did not set their own
@@ -228,8 +228,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         .last(sheet, "the role of the pool has other settings");
 }
 
-/// Uses keys of 512 bytes, the greatest allowed length. A notification of the server can have at
-/// most 8,000 bytes, so these keys test the limit.
+/// Uses keys of 512 bytes, the greatest allowed length. Such a key must fit into a notification of
+/// the server, which has less than 8,000 bytes.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

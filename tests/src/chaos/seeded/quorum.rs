@@ -14,8 +14,8 @@ use crate::wait;
 pub(super) fn split(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
-    // The first worker reaches only node 0. A call that waits asks the nodes even if too many are
-    // known to be away.
+    // The first worker reaches only node 0. Its call waits, because a call that tries once is
+    // refused as soon as too few nodes are reachable.
     let first = Lane::stays("k", 2_000, 1_500).waits(1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
     // With the bug, the first worker enters the lock, although only one node has granted it.

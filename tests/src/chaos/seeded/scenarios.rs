@@ -161,7 +161,8 @@ pub(super) fn straggler(scene: &Scene) {
     let proxy = Proxy::start(server.address());
     let lane = Lane::stays("k", 30_000, 50).waits(5_000);
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
-    // The worker sends `set_up` commands while it connects. The next command is the acquire.
+    // `set_up` is the number of commands that the worker sends while it connects. The next command
+    // is the acquire.
     let set_up = scene.set_up();
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
@@ -202,8 +203,8 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The lease has 150 ms between its soft end, when the loss is signalled, and its hard end. The
-    // destructor takes less time than that.
+    // The loss is signalled 150 ms before the end of the lease. The destructor takes less time than
+    // that.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -312,7 +313,8 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// A call waits for a lock of a client without a queue, which then deletes the lock.
+/// A call waits for the lock of a client that does not use the queue. That client then deletes the
+/// lock.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();
