@@ -21,7 +21,7 @@ pub use key_probe::ClusterProbe;
 pub const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// Time limit for a change in which several processes must find each other.
+/// Time limit for a change on which several nodes must agree, such as a fail-over.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Silence after which a node counts as down, in milliseconds.

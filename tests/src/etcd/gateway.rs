@@ -196,7 +196,7 @@ impl Gateway {
         u64::try_from(number(&left["TTL"])).unwrap_or(0)
     }
 
-    /// Adds a user with an existing role. Creates the role first if it is `root`.
+    /// Adds a user with a role. Creates the role first if it is `root`; any other role must exist.
     ///
     /// # Panics
     ///

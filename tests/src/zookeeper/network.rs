@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a proxy keeps a connection open while its member does not listen yet. Without a
-/// proxy, a follower retries a refused connection to a new leader. A proxy does not refuse: it
-/// accepts and then closes. A follower whose connection is closed abandons the leader.
+/// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
+/// retries a refused connection to a new leader, but abandons a leader that closes the connection.
+/// A proxy cannot refuse a connection, only close it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.

@@ -1,4 +1,4 @@
-//! The environment of a scenario: one history, and workers with the bug or without it.
+//! The environment of a scenario: one history, and workers with or without a seeded bug.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -105,8 +105,8 @@ impl Scene {
         );
     }
 
-    /// Waits until `key` is free after its holder's end, for at most twice `within`. If the key is
-    /// still locked then, the note makes the oracle report a violation.
+    /// Waits until `key` is free after its holder's end, for at most twice `within`, and notes the
+    /// result. If the key is still locked, the oracle reports a violation.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
         // After `within`, all delayed requests have arrived. So no late request can take the key

@@ -206,7 +206,7 @@ async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached call that has entered the enclosing body's lock continues after the call is
+/// Fails if a detached body inside the lock of an enclosing body continues after its call is
 /// dropped. Also fails if a task that can outlive its caller enters the caller's locks.
 async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
