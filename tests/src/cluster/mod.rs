@@ -168,8 +168,8 @@ impl Node {
     }
 }
 
-/// A running cluster. The nodes keep their order from the start: first all masters, then the
-/// replica of each master.
+/// A running cluster. The nodes keep their order from the start: first the masters with slots, then
+/// the replica of each, then the spare master.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,

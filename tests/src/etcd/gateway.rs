@@ -68,7 +68,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// Number of transactions so far that changed data.
+    /// The server's revision, which each transaction that changes data increases by one.
     ///
     /// # Panics
     ///

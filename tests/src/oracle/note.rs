@@ -143,12 +143,12 @@ pub enum Note {
         /// answer.
         unique: bool,
     },
-    /// After this note, the store loses no result of this key, and answers each release.
+    /// In the whole history, the store loses no result of this key, and answers each release.
     AllKept {
         /// The key.
         key: String,
     },
-    /// After this note, the store loses no result of this key, but may not answer a release.
+    /// In the whole history, the store loses no result of this key, but may not answer a release.
     Durable {
         /// The key.
         key: String,
@@ -165,7 +165,7 @@ pub enum Note {
         /// Time of the answer to the operator.
         by: u64,
     },
-    /// After this note, the store promises no fences.
+    /// In the whole history, the store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {

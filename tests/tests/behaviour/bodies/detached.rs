@@ -365,8 +365,8 @@ fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
     assert!(here.block_on(free).is_ok());
 }
 
-/// Fails if a call outside of a runtime, where no task can be spawned, panics or leaves its lock
-/// behind.
+/// Fails unless a call outside of a runtime, where no task can be spawned, returns an error at
+/// once.
 #[test]
 fn detach_outside_of_a_runtime_is_an_error() {
     let here = runtime();

@@ -332,8 +332,8 @@ async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a lock on another key, or on the same key in another namespace, is confused with the
-/// held lock.
+/// Fails if a lock on another key, or on the same key in another pool, is confused with the held
+/// lock.
 async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
@@ -400,7 +400,7 @@ async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
     Ok([first, second, late])
 }
 
-/// Polls the future only after its own waker was called.
+/// Polls the future once, and again only after its own waker was called.
 async fn woken<T>(future: impl Future<Output = T>) -> T {
     let mut only: FuturesUnordered<_> = std::iter::once(future).collect();
     only.next().await.expect("there is one")

@@ -120,8 +120,8 @@ fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if the keeper sends the request of an abandoned call. In this test a thread of low
-/// priority begins the call, and another thread drops it.
+/// Fails if an abandoned call leaves its lock behind, because the keeper sends its request after
+/// the drop. In this test a thread of low priority begins the call, and another thread drops it.
 #[test]
 fn a_call_dropped_on_another_thread_sends_no_request() {
     let server = Server::start();
