@@ -469,7 +469,7 @@ where
     Ok(value)
 }
 
-/// Fails if a result that is too large, or cannot be written as JSON, has no event with its code.
+/// Fails if a too large result, or one that cannot be written as JSON, has no event with its code.
 /// Also fails if any other result has the event.
 #[tokio::test]
 async fn unkept_results_are_events() {

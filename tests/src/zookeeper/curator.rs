@@ -153,7 +153,7 @@ impl CuratorPeer {
                 fence: None,
                 entered: at,
                 left: None,
-                // Curator does not know the end of its lease.
+                // Curator does not report the end of its lease.
                 deadline: u64::MAX,
             }),
             "end" | "lost" => {

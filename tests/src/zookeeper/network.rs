@@ -1,6 +1,6 @@
 //! The network between the members of an ensemble. It can cut one member off from all others.
 //!
-//! Members know each other by name. Each member has a hosts file that maps the names of the other
+//! Members find each other by name. Each member has a hosts file that maps the names of the other
 //! members to addresses of proxies. Each pair of members has two such addresses, one for each
 //! direction, because either member may connect.
 

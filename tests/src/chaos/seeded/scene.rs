@@ -85,8 +85,8 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. A
-    /// process renews a lease of 3 s within a second, and then detects the loss.
+    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. With a
+    /// ttl of 3 s, the next renewal follows within a second, and detects the loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();

@@ -196,8 +196,8 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope of the pool, or the call path of the body's lock, is not passed on to the
-/// task of the detached body. No pool is installed here.
+/// Fails if the scope of the pool, or the call path of the body's lock, does not reach the task of
+/// the detached body. No pool is installed here.
 async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();

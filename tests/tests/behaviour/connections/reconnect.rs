@@ -113,7 +113,7 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     }
 }
 
-/// Returns true if the machine was quiet enough for a valid result.
+/// Holds a lock during one outage. Returns true if the machine was quiet enough for a valid result.
 async fn outage(
     pool: &LockPool,
     proxy: &Proxy,
@@ -133,7 +133,7 @@ async fn outage(
     tokio::time::sleep(length).await;
     proxy.pass();
     let longer = began.elapsed().saturating_sub(length);
-    // After this sleep, a lease that was not renewed has ended.
+    // After this sleep, a lease without renewals has ended.
     tokio::time::sleep(ttl).await;
     // The lease must survive if the sum below is shorter than the ttl. The outage may begin just
     // before a renewal, and two renewals are a third of the ttl apart. A new connection and a

@@ -113,7 +113,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     swallow(&proxy, &probe).await;
     let other = take(&pool, "other", LONG).await;
     drop(other);
-    // After this sleep, a lease that was not renewed has ended.
+    // After this sleep, a lease without renewals has ended.
     tokio::time::sleep(TTL + Duration::from_secs(1)).await;
     held.release()
         .await

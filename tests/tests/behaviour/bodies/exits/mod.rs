@@ -115,7 +115,7 @@ enum Surrounding {
     Task,
     /// Under `block_on`, on a runtime that idles afterwards.
     BlockOn,
-    /// Under `block_on`, on a runtime that is shut down immediately afterwards.
+    /// Under `block_on`, on a runtime shut down immediately afterwards.
     ShutDown,
 }
 
