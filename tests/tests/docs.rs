@@ -269,7 +269,7 @@ fn the_metrics_are_the_same_everywhere() {
     let code = files.map(|file| read(&base.join(file)));
     let tests = |code: &'_ str| code.find("#[cfg(test)]").unwrap_or(code.len());
     let code = code.each_ref().map(|code| &code[..tests(code)]);
-    // An attribute contains the name of a feature, which is not a label.
+    // A string in an attribute (`#[…]`) is the name of a feature, and not a label.
     let lines = code.iter().flat_map(|code| code.lines());
     let lines = lines.filter(|line| !line.trim_start().starts_with("#["));
     let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));

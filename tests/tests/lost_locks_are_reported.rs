@@ -345,7 +345,7 @@ async fn an_earlier_loss_is_counted_once() {
 }
 
 /// Fails if a release counts as a loss because its first request was executed without an answer.
-/// Also fails if another release without a loss counts as a loss.
+/// Also fails if a release counts as a loss when many calls take turns on one lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_executed_release_is_not_a_loss() {
     let scene = Scene::new().await;
@@ -396,8 +396,8 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// Fails if a mistake of the program is not logged although the client gets only a status of 500.
-/// Also fails if a refused call is logged as a mistake.
+/// Fails if a mistake of the program is not logged when the client gets only a status of 500. Also
+/// fails if a refused call is logged as a mistake.
 #[tokio::test]
 async fn a_program_error_hidden_from_the_client_is_logged() {
     let _scene = Scene::new().await;

@@ -229,8 +229,8 @@ async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if the first call with an outcome creates the series of this outcome, which then shows no
-/// increase.
+/// Fails if the series of an outcome is missing until the first call with this outcome. Such a
+/// series begins at one and shows no increase.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_outcome_begins_at_zero() {
     let pool = pool("memory://").await;

@@ -432,8 +432,8 @@ async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<
     pending().await
 }
 
-/// Tests a lost body that awaited a task, while the task waited for the body's own lock. Fails if
-/// there is no `own-lock` event for it. Also fails if another lost body has this event.
+/// Fails if there is no `own-lock` event for a body that lost its lock while it awaited a task that
+/// waited for this lock. Also fails if another loss causes this event.
 #[tokio::test]
 async fn a_body_waiting_for_its_own_lock_is_an_event() {
     LazyLock::force(&INSTALLED);
@@ -469,7 +469,8 @@ where
     Ok(value)
 }
 
-/// Fails if an unkept result has no event with its code, or has the event of another code.
+/// Fails if a too large result, or one that cannot be written as JSON, has no event with its code.
+/// Also fails if any other result has the event.
 #[tokio::test]
 async fn unkept_results_are_events() {
     LazyLock::force(&INSTALLED);

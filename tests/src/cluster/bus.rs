@@ -46,8 +46,8 @@ impl Bus {
         self.port
     }
 
-    /// Closes the connections from the addresses `from`, and refuses new ones. Connections from
-    /// other addresses pass.
+    /// Closes all connections from the addresses `from`, also new ones. Connections from other
+    /// addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
     }

@@ -6,8 +6,7 @@ use super::Cluster;
 use crate::probe::Probe;
 use crate::redis_probe::RedisProbe;
 
-/// A probe that accesses each key on the master that has it. The slots of the cluster must not
-/// move.
+/// A probe that accesses each key on its master. The slots of the cluster must not move.
 #[derive(Debug)]
 pub struct ClusterProbe {
     cluster: &'static Cluster,

@@ -21,7 +21,7 @@ pub use key_probe::ClusterProbe;
 pub const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// Time limit for a change in which several processes must find each other.
+/// Time limit for a change on which several nodes must agree, such as a fail-over.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Silence after which a node counts as down, in milliseconds.
@@ -168,8 +168,8 @@ impl Node {
     }
 }
 
-/// A running cluster. The nodes keep their order from the start: first all masters, then the
-/// replica of each master.
+/// A running cluster. The nodes keep their order from the start: first the masters with slots, then
+/// the replica of each, then the spare master.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -189,7 +189,7 @@ impl Cluster {
         &self.node(node).server
     }
 
-    /// A probe of a node: a client that is not part of leasehold.
+    /// A probe of a node: a client outside leasehold.
     pub fn probe(&self, node: usize) -> &RedisProbe {
         &self.node(node).probe
     }
@@ -201,7 +201,7 @@ impl Cluster {
         }
     }
 
-    /// The probe of the master that has a key.
+    /// The probe of a key's master.
     pub fn probe_of(&self, key: &str) -> &RedisProbe {
         self.probe(self.owner(self.slot(key)))
     }
@@ -394,7 +394,7 @@ impl Cluster {
     }
 }
 
-/// True if the node knows an owner for every slot.
+/// True if the node reports an owner for every slot.
 fn is_complete(node: &Node) -> bool {
     let info = node.state();
     info.contains("cluster_slots_ok:16384\r")
@@ -406,7 +406,7 @@ fn has(node: &Node, slot: usize) -> bool {
     owner_seen_by(node, slot) == Some(own)
 }
 
-/// The id of the node that has the slot, as `node` sees it.
+/// The id of the owner of the slot, as `node` reports it.
 fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
     let table: String = node.run(cmd("CLUSTER").arg("NODES"));
     let mut lines = table.lines();

@@ -11,15 +11,14 @@ pub enum Answer {
     Granted {
         /// The fence.
         fence: u64,
-        /// Number of further fences after `fence`, reserved for this token.
+        /// Number of further fences after `fence`, reserved for other calls of the process.
         spare: u32,
         /// True if other processes wait in the queue.
         wanted: bool,
     },
     /// Another token has the lock.
     Held {
-        /// Longest remaining time of the other token's lock. `None` for a lock that does not
-        /// expire.
+        /// Time until the lock, or one of its permits, expires. `None` if the lock does not expire.
         left: Option<Duration>,
         /// True if this process is in the queue, and will be notified when the lock is free for it.
         queued: bool,
@@ -63,12 +62,11 @@ impl Answer {
     }
 }
 
-/// Returns the answer for the only lock, from a script that returns one answer for each lock.
+/// Returns the answer of a script called for one lock. The answer is alone or in a list.
 #[track_caller]
 pub(super) fn only(value: Value) -> Value {
     match value {
         Value::Array(mut answers) if answers.len() == 1 => answers.remove(0),
-        // The script returned one answer for all locks.
         other => other,
     }
 }

@@ -312,7 +312,7 @@ fn forward(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// The script's argument that asks for a place in the queue: `+` for a listening process, otherwise
+/// The script's argument that requests a place in the queue: `+` for a listening process, otherwise
 /// empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }

@@ -24,7 +24,7 @@ pub struct Lease {
     pub token: String,
     /// The fence of the lock.
     pub fence: u64,
-    /// Number of further fences after `fence`, reserved for the process.
+    /// Number of further fences after `fence`, reserved for other calls of the process.
     pub spare: u32,
     /// True if another process is known to wait.
     pub wanted: bool,

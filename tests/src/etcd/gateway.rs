@@ -69,7 +69,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// Number of transactions so far that changed data.
+    /// The server's revision, which each transaction that changes data increases by one.
     ///
     /// # Panics
     ///
@@ -197,7 +197,7 @@ impl Gateway {
         u64::try_from(number(&left["TTL"])).unwrap_or(0)
     }
 
-    /// Adds a user with an existing role. Creates the role first if it is `root`.
+    /// Adds a user with a role. Creates the role first if it is `root`; any other role must exist.
     ///
     /// # Panics
     ///

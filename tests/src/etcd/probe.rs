@@ -35,7 +35,7 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// Makes a node with a new lease, for a lock that the probe takes.
+    /// Returns a node for a lock that the probe takes. Its lease exists, but its key does not yet.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

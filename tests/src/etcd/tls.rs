@@ -7,7 +7,8 @@ use super::Etcd;
 use crate::certificates::{Authority, Identity};
 use crate::server::free_port;
 
-/// Writes a certificate to `folder`, and returns the command-line options for it.
+/// Writes a certificate to `folder`, and returns the command-line options for it. With `asks`, the
+/// options also require a certificate from each client.
 fn options(folder: &Path, authority: &Authority, name: &str, asks: bool) -> Vec<String> {
     let Identity { certificate, key } = authority.issue(name);
     let write = |name: &str, content: &str| {

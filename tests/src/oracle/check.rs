@@ -39,7 +39,7 @@ pub struct Report {
     pub torn: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// The longest time that a key stayed locked after its last holder had left, in nanoseconds.
+    /// The longest time from `due` to `at` of a `Note::Free`, in nanoseconds.
     pub worst_release: u64,
     /// The longest time from the start of a call to its body or its refusal, in nanoseconds.
     pub longest_wait: u64,

@@ -3,8 +3,8 @@
 use super::Kind;
 use super::section::Section;
 
-/// Tolerance for rounding, in nanoseconds, since the store and the request to keep a key count in
-/// whole milliseconds.
+/// Tolerance for rounding, in nanoseconds: the store and the request to keep a key count in whole
+/// milliseconds.
 const ROUNDING: u64 = 3_000_000;
 
 /// Finds bodies that began while their key should still have been locked. `sections` must be in the

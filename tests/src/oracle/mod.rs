@@ -3,13 +3,13 @@
 //! The oracle does not read the lock store. Every body notes its entry, its writes and its end,
 //! each with the end of its lease. Timestamps are nanoseconds of one clock, which all processes
 //! share and which continues while a process is stopped. The notes are lines of a file, the
-//! `history`. An earlier history can be checked again.
+//! `history`, which can be checked again later.
 //!
 //! For the oracle a lease begins when the body first reads the clock. It lasts until its deadline
 //! `D`, or until the end of the body if that comes first. For the process a lease begins earlier,
-//! at the time `sent` before its request. The request may be on its way for so long that it is
-//! granted only after the end of the previous lease. So `sent` may well be inside the previous
-//! lease. A separate check finds a value of `sent` that is too late (`LeaseTooLong`).
+//! at `sent`: the time just before its request was sent. The request may be on its way for so long
+//! that it is granted only after the end of the previous lease. So `sent` may well be inside the
+//! previous lease. A separate check finds a value of `sent` that is too late (`LeaseTooLong`).
 //!
 //! A section is one body inside the lock of one key. A call of several keys has one section for
 //! each key, with the deadline of that key. A nested call has a section inside the section of its

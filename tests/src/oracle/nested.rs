@@ -1,4 +1,4 @@
-//! Nested calls. Each nested call runs inside the body that has the lock. Of the nested calls in
+//! Nested calls. Each nested call runs inside the body that holds the lock. Of the nested calls in
 //! one body, only one may run at a time.
 
 use std::collections::HashMap;

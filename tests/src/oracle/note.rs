@@ -135,19 +135,20 @@ pub enum Note {
         ran: Option<u64>,
         /// Number of the body that made the answer, or 0 if unknown.
         from: u64,
-        /// Number that identifies the call's own request.
+        /// Fingerprint of the call's `replay` request.
         asked: u64,
-        /// Number that identifies the request whose body made the answer.
+        /// Fingerprint of the `replay` request whose body made the answer.
         answers: u64,
-        /// True if a unique key of a table gives all bodies the same answer.
+        /// True if the bodies insert into a table with a unique key, so all of them get the same
+        /// answer.
         unique: bool,
     },
-    /// After this note, the store loses no result of this key, and answers each release.
+    /// In the whole history, the store loses no result of this key, and answers each release.
     AllKept {
         /// The key.
         key: String,
     },
-    /// After this note, the store loses no result of this key, but may not answer a release.
+    /// In the whole history, the store loses no result of this key, but may not answer a release.
     Durable {
         /// The key.
         key: String,
@@ -164,7 +165,7 @@ pub enum Note {
         /// Time of the answer to the operator.
         by: u64,
     },
-    /// After this note, the store promises no fences.
+    /// In the whole history, the store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {
@@ -195,7 +196,7 @@ pub enum Note {
     MustLeave {
         /// The key.
         key: String,
-        /// Applies to bodies that began before this time.
+        /// Only bodies that began before this time must leave.
         at: u64,
         /// The time by which these bodies must have left.
         by: u64,
@@ -205,13 +206,14 @@ pub enum Note {
         /// The key.
         key: String,
     },
-    /// A key was expected to become free, and was then found free.
+    /// A key must become free, or get its next holder, within a time limit.
     Free {
         /// The key.
         key: String,
-        /// Time since which the key had no holder.
+        /// Start of the time limit, such as the time at which the holder was killed.
         due: u64,
-        /// Time at which the key was found free.
+        /// Time at which the key was found free, or had its next holder. If neither happened, a
+        /// time after the limit.
         at: u64,
         /// The longest allowed time from `due` to `at`.
         within: u64,

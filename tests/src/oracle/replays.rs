@@ -13,10 +13,11 @@ pub(super) struct Answer {
     pub(super) ran: Option<u64>,
     /// Number of the body that made the answer, or 0 if unknown.
     pub(super) from: u64,
-    /// Numbers that identify the call's own request, and the request whose body made the answer.
+    /// Fingerprints of the call's own request, and of the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
-    /// True if a unique key of a table gives all bodies the same answer.
+    /// True if the bodies insert into a table with a unique key, so all of them get the same
+    /// answer.
     pub(super) unique: bool,
 }
 
@@ -35,9 +36,8 @@ pub(super) enum Keeps {
 
 /// Finds answers and bodies that break the promise about kept results.
 ///
-/// In a store that keeps all results, the first certainly kept result is from a call that ran its
-/// body and returned `Ok`. The body of that call must have left within its lease. A body killed
-/// before its release keeps no result.
+/// With `Keeps::All`, a result is certainly kept once a body has left within its lease and its call
+/// has returned `Ok`. A body killed before its release keeps no result.
 pub(super) fn broken(
     sections: &[Section],
     answers: &[Answer],
@@ -74,8 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // A body counts only if its lease was requested after the answer. A lock granted before the
-        // answer may reach its body only after the answer.
+        // A body counts only if its lease was requested after the answer. Otherwise its lock may
+        // have been granted before the answer, although the body began after it.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

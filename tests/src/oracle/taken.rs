@@ -2,8 +2,8 @@
 
 use super::section::Section;
 
-/// One record for each time that an operator took the key away: the process of the former holder,
-/// the time of the request, and the time of the store's answer.
+/// One record for each time that an operator took the key away. Its parts are the process of the
+/// former holder, the time of the request, and the time of the store's answer.
 #[derive(Debug, Default)]
 pub(super) struct Takes(Vec<(u32, u64, u64)>);
 
@@ -12,10 +12,10 @@ impl Takes {
         self.0.push((process, from, by));
     }
 
-    /// Ends each taken lease at the time of the operator's request, because a holder that is cut
-    /// off does not exclude the next holder. A lease counts as taken if it was requested before the
-    /// operator got the answer. The time of its grant is not used, because a stopped process may
-    /// read its grant late.
+    /// Ends each taken lease at the time of the operator's request, because a cut-off holder does
+    /// not exclude the next holder. A lease counts as taken if it was requested before the operator
+    /// got the answer. The time of its grant is not used, because a stopped process may read its
+    /// grant late.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {

@@ -26,7 +26,7 @@ pub enum Kind {
     TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
-    /// A lease starts later than its request.
+    /// A lease starts later than its body.
     LeaseTooLong,
     /// A lease of an undisturbed key was lost.
     FalseLoss,

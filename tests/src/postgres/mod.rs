@@ -103,7 +103,7 @@ impl Postgres {
         Self::start_with(&["fsync=off"])
     }
 
-    /// Like `start`, but the server confirms a commit only when it is on disk.
+    /// Like `start`, but the server calls `fsync` before it confirms a commit.
     pub fn durable() -> Self {
         Self::start_with(&["fsync=on"])
     }
@@ -139,7 +139,7 @@ impl Postgres {
         Self::in_folder(folder, settings)
     }
 
-    /// Starts the server whose data directory is `folder`.
+    /// Starts the server whose data directory is `data` in `folder`.
     fn in_folder(folder: Folder, settings: &[&str]) -> Self {
         let mut server = Self {
             process: None,

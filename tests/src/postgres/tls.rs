@@ -8,7 +8,7 @@ use crate::certificates::{Authority, Identity};
 
 impl Postgres {
     /// Starts a server with a certificate of `authority` for `name`. If `asks` is true, every
-    /// client must present a certificate of the same authority.
+    /// client with TLS must present a certificate of the same authority.
     ///
     /// # Panics
     ///

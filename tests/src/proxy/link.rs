@@ -62,7 +62,7 @@ struct Link<'a> {
     /// For each command in flight, in order: the fate of the connection after the lost reply.
     /// `None` if the reply must not be lost.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// True once a request (for `no_replies`, a reply) has been lost. Later ones are lost too.
+    /// True if all further requests (for `no_replies`, replies) of this connection must be lost.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }

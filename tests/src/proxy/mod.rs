@@ -80,8 +80,7 @@ pub struct Counts {
     pub lost: u64,
 }
 
-/// The next `times` replies to commands that contain the bytes `containing`. These replies must be
-/// lost.
+/// The replies to lose: those to the next `times` commands that contain the bytes `containing`.
 #[derive(Debug)]
 struct Loss {
     containing: Vec<u8>,

@@ -2,7 +2,7 @@
 
 /// The length of the first whole message in `bytes`, or `None` while it is incomplete.
 ///
-/// Bytes that are not RESP count as one message, so that invalid bytes pass too.
+/// A line that is not RESP counts as one message, so that invalid lines pass too.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

@@ -42,8 +42,8 @@ pub struct CuratorPeer {
     key: String,
     sections: Vec<Section>,
     lost: u32,
-    /// Difference between the clock of the sections and `CLOCK_MONOTONIC`, the clock that Java can
-    /// read. The sections' clock is ahead by this number of microseconds.
+    /// Microseconds by which `clock::now` is ahead of `CLOCK_MONOTONIC`, the clock that Java can
+    /// read.
     ahead: u64,
 }
 
@@ -153,7 +153,7 @@ impl CuratorPeer {
                 fence: None,
                 entered: at,
                 left: None,
-                // Curator does not know the end of its lease.
+                // Curator does not report the end of its lease.
                 deadline: u64::MAX,
             }),
             "end" | "lost" => {
@@ -168,8 +168,8 @@ impl CuratorPeer {
     }
 }
 
-/// Measures how far the sections' clock is ahead of `CLOCK_MONOTONIC`, in microseconds. Uses the
-/// fastest of several readings.
+/// Measures how far `clock::now` is ahead of `CLOCK_MONOTONIC`, in microseconds. Uses the fastest
+/// of several readings.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {
         let (before, ours, after) = (monotonic(), clock::now(), monotonic());

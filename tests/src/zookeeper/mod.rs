@@ -152,11 +152,11 @@ pub struct Zookeeper {
     id: usize,
     settings: Settings,
     port: u16,
-    /// Ports for the other members: one for their data, and one for elections.
+    /// Ports for the other members: one for replication, and one for elections.
     peer_ports: [u16; 2],
     /// The configuration lines for the members of its ensemble; empty for a single server.
     members: String,
-    /// True if the server's folder has a hosts file with the address of each host.
+    /// True if the server's folder has a hosts file with the addresses of the members.
     has_hosts: bool,
     folder: Folder,
 }

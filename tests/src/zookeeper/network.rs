@@ -1,6 +1,6 @@
 //! The network between the members of an ensemble. It can cut one member off from all others.
 //!
-//! Members know each other by name. Each member has a hosts file that maps the names of the other
+//! Members find each other by name. Each member has a hosts file that maps the names of the other
 //! members to addresses of proxies. Each pair of members has two such addresses, one for each
 //! direction, because either member may connect.
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a proxy keeps a connection open while its member does not listen yet. Without a
-/// proxy, a follower retries a refused connection to a new leader. A proxy does not refuse: it
-/// accepts and then closes. A follower whose connection is closed abandons the leader.
+/// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
+/// retries a refused connection to a new leader, but abandons a leader that closes the connection.
+/// A proxy cannot refuse a connection, only close it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.

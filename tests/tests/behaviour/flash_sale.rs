@@ -67,7 +67,7 @@ fn bar<'a>(printed: &'a str, name: &str) -> &'a str {
     row[name.len()..].trim()
 }
 
-/// Fails if the drawing and the table show different results.
+/// Fails if the bars and the table show different results.
 #[test]
 fn only_the_unlocked_sale_marks_items_sold_twice() {
     let (_, printed) = flash_sale(&["--buyers", "60", "--stock", "20"]);

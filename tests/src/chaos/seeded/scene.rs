@@ -1,4 +1,4 @@
-//! The environment of a scenario: one history, and workers with the bug or without it.
+//! The environment of a scenario: one history, and workers with or without a seeded bug.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -85,8 +85,8 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. A
-    /// process renews a lease of 3 s within a second, and then detects the loss.
+    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. With a
+    /// ttl of 3 s, the next renewal follows within a second, and detects the loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -105,8 +105,8 @@ impl Scene {
         );
     }
 
-    /// Waits until `key` is free after its holder's end, for at most twice `within`. If the key is
-    /// still locked then, the note makes the oracle report a violation.
+    /// Waits until `key` is free after its holder's end, for at most twice `within`, and notes the
+    /// result. If the key is still locked, the oracle reports a violation.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
         // After `within`, all delayed requests have arrived. So no late request can take the key

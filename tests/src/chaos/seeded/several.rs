@@ -36,9 +36,9 @@ pub(super) fn second_key_lost(scene: &Scene) {
 /// end. The lease on the first key ends before the second lease, because the call had to wait for
 /// the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
-    // The process must resume before the loss of the second lease is signalled. With this ttl, it
-    // resumes 2.2 s before that signal. With a ttl of 6 s it would resume only 0.8 s before the
-    // signal, which is not enough on a busy machine.
+    // The loss of the second lease would end the body even with the bug, so the process must resume
+    // before this loss is signalled. With this ttl, it resumes 2.2 s before that signal. With a ttl
+    // of 6 s it would resume only 0.8 s before the signal, which is not enough on a busy machine.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

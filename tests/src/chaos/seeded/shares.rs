@@ -107,7 +107,7 @@ pub(super) fn one_leaves(scene: &Scene) {
     finish(long);
 }
 
-/// Returns the number of scripts that the server has run.
+/// Returns the number of script runs on the server.
 fn scripts(probe: &RedisProbe) -> u64 {
     let info: String = probe.run(cmd("INFO").arg("commandstats"));
     let line = info

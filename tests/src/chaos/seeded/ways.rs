@@ -1,5 +1,5 @@
-//! Scenarios with a client that does not use leasehold's queue, on a key that leasehold's processes
-//! use without a pause.
+//! Scenarios with a client that does not use leasehold's queue. It tries to take a key that
+//! leasehold's processes use all the time.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Interval between two attempts of the client. It is short enough for an attempt in each pause of
-/// 300 ms, in which processes leave the key free. It is long enough that an attempt is hardly ever
-/// made between two bodies.
+/// Interval between two attempts of the client. It is shorter than the pauses of 300 ms in which
+/// leasehold leaves the key free, so each pause has an attempt. Attempts are so rare that hardly
+/// any falls between two bodies.
 const POLL: Duration = Duration::from_millis(250);
 /// Number of rounds. By chance an attempt may find the key free between two bodies, but hardly in
 /// each of these rounds.

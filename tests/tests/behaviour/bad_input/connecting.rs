@@ -216,8 +216,8 @@ async fn servers_other_than_redis_are_refused() {
     refuse_all(cases).await;
 }
 
-/// Fails if an endless reply blocks a caller, or is kept in memory. In an earlier version, a call
-/// with a `wait` of 4 s waited for 167 s after 200 MB in one line.
+/// Fails if an endless reply blocks a caller, or is kept in memory. In an earlier version, a line
+/// of 200 MB made a call with a `wait` of 4 s wait for 167 s.
 #[tokio::test]
 async fn endless_replies_at_connect_are_refused() {
     const MOST: usize = 200_000_000;
@@ -321,7 +321,8 @@ async fn refuses_credentials(options: &ServerOptions) {
     refuse_all_within(cases, NO_OUTAGE).await;
 }
 
-/// Fails if the `Debug` text of a pool, or the value of its lock, contains the password.
+/// Fails if the text of a pool, a request, a guard or an error contains the password. Also fails if
+/// the text of a guard or an error contains a token.
 #[tokio::test]
 async fn debug_output_of_a_pool_hides_its_password() {
     let server = ServerOptions::new().password(CANARY).start();

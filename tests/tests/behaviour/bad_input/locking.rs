@@ -23,7 +23,7 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Number of bodies that have run in one test. Most calls of that test must not run a body.
+/// Number of bodies that have run. Most calls of these tests must not run a body.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::lateness::Excuse;
 
-/// Password in every URL. No text may contain it.
+/// Password in the URLs of these tests. No text may contain it.
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 

@@ -196,8 +196,8 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope of the pool, or the call path of the body's lock, is not passed on to the
-/// task of the detached body. No pool is installed here.
+/// Fails if the scope of the pool, or the call path of the body's lock, does not reach the task of
+/// the detached body. No pool is installed here.
 async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -206,7 +206,7 @@ async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached call that has entered the enclosing body's lock continues after the call is
+/// Fails if a detached body inside the lock of an enclosing body continues after its call is
 /// dropped. Also fails if a task that can outlive its caller enters the caller's locks.
 async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
@@ -365,8 +365,8 @@ fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
     assert!(here.block_on(free).is_ok());
 }
 
-/// Fails if a call outside of a runtime, where no task can be spawned, panics or leaves its lock
-/// behind.
+/// Fails unless a call outside of a runtime, where no task can be spawned, returns an error at
+/// once.
 #[test]
 fn detach_outside_of_a_runtime_is_an_error() {
     let here = runtime();

@@ -332,8 +332,8 @@ async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a lock on another key, or on the same key in another namespace, is confused with the
-/// held lock.
+/// Fails if a lock on another key, or on the same key in another pool, is confused with the held
+/// lock.
 async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
@@ -400,7 +400,7 @@ async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
     Ok([first, second, late])
 }
 
-/// Polls the future only after its own waker was called.
+/// Polls the future once, and again only after its own waker was called.
 async fn woken<T>(future: impl Future<Output = T>) -> T {
     let mut only: FuturesUnordered<_> = std::iter::once(future).collect();
     only.next().await.expect("there is one")
@@ -415,8 +415,8 @@ async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     }
 }
 
-/// Fails if a nested call keeps waiting to enter after the lease is lost. It can never enter,
-/// because the guard of another nested call is not dropped.
+/// Fails if a nested call keeps waiting to enter after the lease is lost. In this test, it cannot
+/// enter before, because another nested call keeps its guard.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -437,7 +437,8 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if a call continues after its lease is lost, or keeps the body of its endless inner call.
+/// Fails if a call continues after its lease is lost, or does not drop the body of its endless
+/// inner call.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();

@@ -122,7 +122,7 @@ async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     is_free(&pool, "another").await;
 }
 
-/// Fails if calls wait for another call that is never polled again, or do not get their answers.
+/// Fails if calls wait for a call that nobody polls again, or do not get their answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;

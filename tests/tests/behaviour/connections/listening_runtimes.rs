@@ -95,8 +95,8 @@ fn low_priority_threads_get_locks_beside_normal_ones() {
 #[test]
 fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     /// Bound for five pairs of requests. The keeper sends requests for threads of low priority, and
-    /// checks every 20 ms for their answers. Without these checks, each pair would wait more than a
-    /// second for the connection's own timers.
+    /// checks every 20 ms for their answers. Without these checks, each pair would take more than a
+    /// second.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
@@ -120,8 +120,8 @@ fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if the keeper sends the request of an abandoned call. In this test a thread of low
-/// priority begins the call, and another thread drops it.
+/// Fails if an abandoned call leaves its lock behind, because the keeper sends its request after
+/// the drop. In this test a thread of low priority begins the call, and another thread drops it.
 #[test]
 fn a_call_dropped_on_another_thread_sends_no_request() {
     let server = Server::start();
@@ -300,8 +300,8 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // This bound is below one second. A call waits for one second if only the keeper's next
-        // check completes it.
+        // This bound is below one second, the longest sleep of the keeper while it has a timer. A
+        // call that nobody wakes would wait for the end of that sleep.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
@@ -400,7 +400,7 @@ pub(crate) fn calls_without_sockets(pool: &LockPool) {
             pair(pool, "key").await;
         }
     });
-    // The keeper must still be notified of later calls from another runtime.
+    // Later calls from another runtime must also get their answers.
     small().block_on(pair(pool, "key"));
 }
 

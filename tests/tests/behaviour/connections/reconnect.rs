@@ -113,7 +113,7 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     }
 }
 
-/// Returns true if the machine was quiet enough for a valid result.
+/// Holds a lock during one outage. Returns true if the machine was quiet enough for a valid result.
 async fn outage(
     pool: &LockPool,
     proxy: &Proxy,
@@ -125,7 +125,7 @@ async fn outage(
     let length = ttl * 2 / 5;
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let held = hold(pool, key, ttl).await;
-    // The lease starts with its request, up to this time before the grant.
+    // The lease starts when its request is sent, at most this long before the grant.
     let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
@@ -133,11 +133,12 @@ async fn outage(
     tokio::time::sleep(length).await;
     proxy.pass();
     let longer = began.elapsed().saturating_sub(length);
-    // After this sleep, a lease that was not renewed has ended.
+    // After this sleep, a lease without renewals has ended.
     tokio::time::sleep(ttl).await;
     // The lease must survive if the sum below is shorter than the ttl. The outage may begin just
     // before a renewal, and two renewals are a third of the ttl apart. A new connection and a
-    // renewal are a chain of some twenty wake-ups, but few wake-ups are as late as the latest one.
+    // renewal take some twenty wake-ups. Few of them are as late as the latest, so eight times its
+    // delay is added.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {

@@ -89,8 +89,7 @@ async fn a_demoted_master_is_not_flooded_with_reconnects() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if an earlier acquire on the same dead connection delays a renewal for as long as that
-/// acquire may take.
+/// Fails if a renewal waits until an earlier acquire on the same dead connection times out.
 #[tokio::test]
 async fn a_silent_connection_loses_no_lease() {
     let mut random = Random::seeded("swallowed connections");
@@ -114,7 +113,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     swallow(&proxy, &probe).await;
     let other = take(&pool, "other", LONG).await;
     drop(other);
-    // After this sleep, a lease that was not renewed has ended.
+    // After this sleep, a lease without renewals has ended.
     tokio::time::sleep(TTL + Duration::from_secs(1)).await;
     held.release()
         .await
@@ -126,7 +125,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
 async fn requests_are_repeated_on_the_next_connection() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
-    // A connection counts as silent after a quarter of this timeout.
+    // A connection counts as silent if an acquire has no answer after a quarter of this timeout.
     let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
     let pool = wait::connected(pool).await;
     for number in 0..5 {

@@ -92,8 +92,8 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if an acquire succeeds although too few replicas have confirmed it, or if
-/// the failed acquire leaves its key behind.
+/// Requirement 19 of `docs/reliability/results.md`. Fails if an acquire succeeds although too few
+/// replicas have confirmed it, or if the failed acquire leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -336,8 +336,8 @@ async fn overlaps(replicas: &str) -> usize {
     ended.overlaps(&format!("replicas = {replicas}"))
 }
 
-/// The baseline for the two tests below. Without replicas locks are lost, and the oracle detects
-/// the loss.
+/// The baseline for the two tests below. If no replica must confirm locks, a fail-over loses locks,
+/// and the oracle detects the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn fail_overs_without_replicas_lose_locks() {
     for _ in 0..3 {
@@ -350,9 +350,8 @@ async fn fail_overs_without_replicas_lose_locks() {
 
 /// One of the two replicas must confirm each lock. The Sentinels promote the replica with more
 /// data, so no lock is lost when the master is killed. However, the Sentinels may also replace a
-/// master that is only slow. For a moment the old master still grants locks, which the other
-/// replica confirms. This sometimes happens on a busy machine, so one of three attempts must
-/// succeed.
+/// slow master. For a moment the old master still grants locks, which the other replica confirms.
+/// This sometimes happens on a busy machine, so one of three attempts must succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

@@ -211,8 +211,7 @@ async fn a_replica_named_as_master_is_refused() {
     }
 }
 
-/// Fails if Sentinels cut off with the old master outvote a Sentinel that has detected the
-/// fail-over.
+/// Fails if Sentinels cut off with the old master outvote a Sentinel that detected the fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {
     let (old, new) = (Server::start(), Server::start());

@@ -182,7 +182,8 @@ async fn threads_lose_no_update(store: &Store) {
     assert_eq!(shared.number.load(Ordering::Relaxed), 8 * TIMES);
 }
 
-/// Fails if the test above does not detect a parked thread that waits until its own task yields.
+/// Fails if `the_only_thread_of_a_runtime` does not detect a bug: a parked thread waits until its
+/// own task yields, which never happens.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn threads_that_hang_are_found() {

@@ -62,7 +62,7 @@ async fn a_dropped_guard_is_released(store: &Store) {
     .await;
 }
 
-/// Fails if a blocking call of a pool that has shut down hangs.
+/// Fails if a blocking call hangs after its pool has shut down.
 async fn a_shut_down_pool_refuses(store: &Store) {
     let pool = store.pool().await;
     pool.shutdown(LONG).await;

@@ -87,7 +87,7 @@ async fn a_body_may_go_on(store: &Store) {
     assert!(is_dropped(), "by its owner");
 }
 
-/// Fails if a body without a watchdog returns its value after its ttl.
+/// Fails if a call without a watchdog returns the value of a body that took longer than the ttl.
 async fn a_body_that_outlasts_its_lease_has_lost_it(store: &Store) {
     const SHORT: Duration = Duration::from_millis(500);
     let pool = store.pool().await;

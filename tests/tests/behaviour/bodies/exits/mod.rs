@@ -39,8 +39,8 @@ const HANG: Duration = Duration::from_secs(30);
 /// must stay untouched.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// Time limit for a key to become free after the end of its holder. The ttl is far longer, or
-/// already over.
+/// Time limit for a key to become free after the end of its holder. The ttl does not end in this
+/// time: it is far longer, or already over.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// The store of the locks, and a probe, which looks at the locks without the code under test.
@@ -115,7 +115,7 @@ enum Surrounding {
     Task,
     /// Under `block_on`, on a runtime that idles afterwards.
     BlockOn,
-    /// Under `block_on`, on a runtime that is shut down immediately afterwards.
+    /// Under `block_on`, on a runtime shut down immediately afterwards.
     ShutDown,
 }
 

@@ -69,7 +69,7 @@ async fn at_least_counts_from_the_last_of_several_keys(store: &Store) {
     }
 }
 
-/// Fails if a shared lock that `min_hold` keeps held lets a writer in, or keeps a reader out.
+/// Fails if a shared lock that `min_hold` keeps held becomes free too early, or keeps a reader out.
 async fn a_share_keeps_writers_out(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let start = Instant::now();

@@ -83,7 +83,7 @@ async fn the_next_click_after_a_failure_runs(store: &Store) {
     let panics = AssertUnwindSafe(click(&pool, &shop, End::Panics)).catch_unwind();
     assert!(panics.await.is_err());
     is_released(&*store.probe, "order", asked).await;
-    // Consumes the notification that is left from the earlier bodies.
+    // Consumes the notification left from the earlier bodies.
     shop.begun.notified().await;
     tokio::select! {
         ended = click(&pool, &shop, End::Hangs) => panic!("{ended:?}"),

@@ -45,7 +45,7 @@ fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(bodies, 2, "{first:?} is kept");
 }
 
-/// Fails if a double is returned as a neighbouring double, or is not kept for that reason.
+/// Fails if a kept number changes, or if a number is not kept because it would change.
 #[tokio::test]
 async fn a_double_is_returned_exactly() {
     let pool = LockPool::connect("memory://").await.expect("here");
