@@ -38,6 +38,11 @@ async fn expression(pool: &LockPool, id: &str) -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(key = "encoded:<id>", ttl = "20s", pool = pool)]
+async fn encoded(pool: &LockPool, id: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
 #[distributed_lock(key = "order:<id>", ttl = ttl, pool = pool)]
 async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockError> {
     Ok(())
@@ -135,7 +140,7 @@ async fn reserved_keys_are_refused() {
         assert!(matches!(error, LockError::InvalidKey { .. }), "{key}");
     }
     assert_eq!(server.probe().size(), before, "something was sent");
-    order(&named, "%leasehold:fence")
+    encoded(&named, "%leasehold:fence")
         .await
         .expect("a value is encoded");
 

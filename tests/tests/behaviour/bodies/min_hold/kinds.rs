@@ -14,7 +14,7 @@ use super::{HANG, MIN_HOLD, NEARLY, TTL, comes_free, request, retry_after, taken
 on_every_store_of_leases! {
     all_of_several_keys_stay,
     at_least_counts_from_the_last_of_several_keys,
-    a_share_keeps_writers_out,
+    a_share_stays_and_lets_readers_in,
     a_downgraded_lock_stays_as_a_share,
     a_permit_stays_in_use,
     at_least_limits_the_rate_of_permits,
@@ -70,7 +70,7 @@ async fn at_least_counts_from_the_last_of_several_keys(store: &Store) {
 }
 
 /// Fails if a shared lock that `min_hold` keeps held becomes free too early, or keeps a reader out.
-async fn a_share_keeps_writers_out(store: &Store) {
+async fn a_share_stays_and_lets_readers_in(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let start = Instant::now();
     let reader = request(&pool, "k").shared();
