@@ -89,7 +89,7 @@ impl<'a> Harness<'a> {
         let (ttl, window) = match shape.work {
             // In this window each lease is renewed once, after a third of the ttl.
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
-            // The window contains several renewals of each lease.
+            // In one ttl, each lease is renewed several times.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
             Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Pairs => {
                 (LONG_TTL, Duration::ZERO)

@@ -1,5 +1,5 @@
-//! The parts that all supported forms of functions have: code around the body, names that the
-//! parameters bind, and the return type.
+//! The parts of a user's function that all supported forms have: the code that wraps the body (such
+//! as `Box::pin(async move { … })`), the names bound by the parameters, and the return type.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use syn::spanned::Spanned as _;

@@ -146,7 +146,7 @@ impl KeyQueue {
         is_next.then_some(self.ask_at)
     }
 
-    /// True if the next call may ask now.
+    /// True if the next call may request the key from the store now.
     pub(super) fn may_ask(&self, now: Instant) -> bool {
         self.ask_at <= now && !self.held_back
     }

@@ -263,8 +263,8 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// Checks that a process that releases a lock keeps the place that it already has in the queue.
-/// This place may be the first.
+/// Checks that a release does not move its process in the queue. If another call of the process
+/// already waits, the process keeps its place, even the first one.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();

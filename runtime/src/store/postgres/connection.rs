@@ -139,9 +139,8 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // Two groups of requests, each sent together: after an outage, leases may end during further
-    // round trips. The checks come first, because the settings below must not change the sessions
-    // of a pooler.
+    // Only two round trips, because leases may end during each further one after an outage. The
+    // first one fails behind a pooler, so the settings of the second never change its sessions.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(

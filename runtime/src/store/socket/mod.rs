@@ -86,8 +86,8 @@ pub(crate) struct Socket {
     /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
     /// for writes while the send buffer is full.
     readiness: Option<Readiness>,
-    /// Copy of the stream's file descriptor for `readiness`, kept while `readiness` is `None`.
-    /// Without this copy, a process that has no free file descriptors would lose its connection.
+    /// Duplicate of the stream's file descriptor, made in advance for `readiness`. If it were made
+    /// only then, a process without a free file descriptor would lose its connection.
     copy: Option<Stream>,
     /// True if a write waits for space in the send buffer.
     blocked: bool,

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// The ttl of a lease that a watchdog renews in time, even on a busy machine.
+/// The ttl of a lease that is renewed in time, even on a busy machine.
 const RENEWED: Duration = Duration::from_secs(12);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 const KEPT: Duration = Duration::from_secs(9);
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
-/// The longest session after the restart.
+/// The longest session that the server grants after its restart.
 const SHORTER: Duration = Duration::from_secs(1);
 
 /// A ttl for which a session of `SHORTER` is enough.
