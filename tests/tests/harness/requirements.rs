@@ -141,6 +141,12 @@ requirements! {
     leadership_on_zookeeper: 39 Zookeeper,
 }
 
+/// Fails if requirement 39 does not detect a second leader.
+#[test]
+fn a_second_leader_is_detected() {
+    fails_with("TwoLeaders", "requirements::leadership");
+}
+
 /// Fails if requirement 37 does not detect a handle that stays valid after its call was dropped.
 #[test]
 fn a_handle_valid_after_its_call_is_detected() {
