@@ -25,7 +25,7 @@ use crate::base::reporter;
 pub struct CheckReport {
     /// The store, without its password.
     pub store: String,
-    /// Present and possible problems, errors first.
+    /// The problems found, errors before warnings.
     pub findings: Vec<Finding>,
 }
 
@@ -198,7 +198,8 @@ mod tests {
         assert!(report.find("one").is_some() && report.find("three").is_none());
     }
 
-    /// Fails if a text of a server, or of a URL, ends a line or moves a cursor.
+    /// Fails if a text of a server or of a URL can end a line of the printed report, or move the
+    /// cursor.
     #[test]
     fn control_characters_in_a_report_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";

@@ -115,8 +115,8 @@ impl Key {
             return;
         }
         if self.text.len() > MAX_LEN {
-            // `finish` reports the length. The encoder fails beyond it, so `written` does not prove
-            // that `Display` failed.
+            // The text is too long, which `finish` reports. The encoder fails at this length, so an
+            // error in `written` does not prove that `Display` failed.
         } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
