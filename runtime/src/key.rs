@@ -298,7 +298,8 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a template in a constant is accepted: all calls would share one lock.
+    /// Fails if a key given as an expression may have a placeholder: nothing fills it, so all calls
+    /// would share one lock.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();

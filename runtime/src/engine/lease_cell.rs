@@ -230,7 +230,8 @@ impl LeaseCell {
         self.poll_with(cx, ended).is_pending()
     }
 
-    /// Ready when the lock is held, cannot be taken, or has a [result](Self::kept).
+    /// Ready when the lock is held, cannot be taken, or a kept [result](Self::kept) answers the
+    /// call.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,

@@ -112,8 +112,8 @@ impl Core {
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // A hand-over replaces the successor's own token. So the store must not have a key with
-            // that token.
+            // A hand-over replaces the successor's token. So no key at the store may have the
+            // replaced token.
             && ticket.is_queued()
             && !ticket.may_be_taken();
         may.then_some(successor)

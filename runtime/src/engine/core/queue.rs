@@ -53,8 +53,8 @@ const STAND_BACK: Duration = Duration::from_millis(50);
 /// hand the key on.
 pub(crate) const OFTEN: u32 = 4;
 
-/// One key's queue. Only its head asks the store for the key. If the head would share the lock, the
-/// sharing calls directly behind it ask, too.
+/// One key's queue. Only its head asks the store for the key. If the head requests a share, the
+/// calls directly behind it that request shares ask, too.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
@@ -344,8 +344,8 @@ impl KeyQueue {
 
     /// Records that no call of this process holds the key. The head may ask at once, unless the key
     /// is left free for other clients. A store without a queue does not report whether another
-    /// process waits. There a waiting process finds the key free only while this process leaves it
-    /// free.
+    /// process waits. There the head waits for `STAND_BACK` after long use, so that a waiting
+    /// process can find the key free.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,

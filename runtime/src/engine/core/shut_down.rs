@@ -11,8 +11,8 @@ use crate::error::LockError;
 
 impl Core {
     /// Refuses new and waiting acquires. Reports when all locks are released, or after `limit`. A
-    /// second shutdown does not replace the first: each has a limit and a report, but their counts
-    /// are the same.
+    /// second shutdown does not replace the first: each has a limit and a report, which counts the
+    /// releases since the first shutdown began.
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();
         drain.add(number, now + limit);

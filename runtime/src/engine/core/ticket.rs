@@ -51,7 +51,7 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// Time for which the lock stays taken after a success, if known in advance.
+    /// Time for which the lock stays taken after a success, if set before the call.
     pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
