@@ -2,7 +2,7 @@
 //!
 //! A lease is counted from `sent`, the time just before its request was passed to the transport.
 //! The server starts the key's ttl later, so the lease ends in this process before it ends on the
-//! server. The lease is also shorter than the ttl by `drift`, because of two errors: the server's
+//! server. The lease is also shorter than the ttl by `drift`, because of two errors. The server's
 //! clock may run 1 % faster than this process's clock, and the server rounds the ttl to
 //! milliseconds.
 

@@ -60,8 +60,8 @@ impl ShownFence {
         self.used.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// True if a database transaction that has verified the fence may hold the lock, even after the
-    /// release.
+    /// True if a database transaction may have verified the fence, and so may hold the lock even
+    /// after the release.
     pub(super) fn may_pin(&self) -> bool {
         self.verifies && self.used.load(Ordering::SeqCst) & READ != 0
     }

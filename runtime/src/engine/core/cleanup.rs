@@ -125,9 +125,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// Called when a removal found no lock. True if this answer, at `now`, proves a loss: the key
-    /// cannot have expired, the store cannot have carried out another try, and no acquire of this
-    /// ticket is open (`certain`).
+    /// Called when a removal found no lock. True if this answer, at `now`, proves a loss. Then the
+    /// key cannot have expired, the store cannot have carried out another try, and no acquire of
+    /// this ticket is open (`certain`).
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

@@ -23,9 +23,9 @@ pub struct ShutdownReport {
     /// Locks still held by their holders when the time was up. Their watchdogs continue to renew
     /// them. When the process ends, they expire after their ttl.
     pub still_held: usize,
-    /// Locks that the store no longer had at their release, and locks whose removal it had not
-    /// confirmed when the time was up: released, lost or abandoned ones. The latter expire after
-    /// their ttl at the latest.
+    /// Locks that the store no longer had at their release. Also released, lost or abandoned locks
+    /// whose removal it had not confirmed when the time was up. These expire after their ttl at the
+    /// latest.
     pub unconfirmed: usize,
 }
 

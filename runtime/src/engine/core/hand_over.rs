@@ -6,8 +6,8 @@
 //! - Both calls have the same ttl, so no pending request of the old call can shorten the lease of
 //!   the new one.
 //! - The successor's fence is one that the store reserved when it granted the lock.
-//! - No database transaction can verify the old call's fence: the program has not read the fence, or
-//!   the store has no such transactions.
+//! - No database transaction can verify the old call's fence: the program has not read the fence,
+//!   or the store has no such transactions.
 //!
 //! If one of these conditions is not met, the lock is released and requested again.
 //!

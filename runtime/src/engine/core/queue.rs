@@ -48,9 +48,9 @@ const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
-/// other clients. After fewer calls there is no pause, so a call that has waited for one long
-/// holder need not also wait for a pause. `queue.lua` counts in the same way how often processes
-/// hand the key on.
+/// other clients. After fewer calls the key does not make way, so a call behind one long holder
+/// need not wait for the pause as well. `queue.lua` counts in the same way how often processes hand
+/// the key on.
 pub(crate) const OFTEN: u32 = 4;
 
 /// One key's queue. Only its head asks the store for the key. If the head requests a share, the
@@ -65,8 +65,8 @@ pub(super) struct KeyQueue {
     single_tries: usize,
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
-    /// Time until which this process cannot get the key: the end of another process's lease, as
-    /// last reported, or of the pause in which the key is left free for other clients.
+    /// Time until which this process cannot get the key. It is the end of another process's lease,
+    /// as last reported, or of the pause for other clients.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,

@@ -59,8 +59,8 @@ impl Renewals {
         mem::take(&mut self.due)
     }
 
-    /// Records that the request `op` renews a batch. If there is no answer until `due`, the core
-    /// checks the leases of the batch.
+    /// Records that the request `op` renews a batch. Without an answer, the core checks the leases
+    /// of the batch at `due`.
     pub(super) fn sent(&mut self, op: OpId, due: Instant) {
         self.unanswered.insert((due, op));
     }

@@ -167,8 +167,8 @@ impl Lanes {
         }
     }
 
-    /// Removes a listener that has ended. Returns `true` if the keeper must now wait for answers,
-    /// `false` if the listener had been replaced or its socket closed.
+    /// Removes an ended listener. Returns `true` if the keeper must now wait for answers, `false`
+    /// if the listener had been replaced or its socket closed.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));

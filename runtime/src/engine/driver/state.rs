@@ -226,7 +226,7 @@ impl EngineState {
             self.traffic.stalls();
         }
         // `began`, and not the current time: a lease that became due only since `began` may be
-        // extended by an answer that is not read yet.
+        // extended by an unread answer.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {

@@ -7,8 +7,8 @@ use crate::base::clock::Instant;
 use crate::base::reporter::meters::store::{Kind, StoreMeter};
 use crate::store::{Op, OpId, Request};
 
-/// Maximum number of requests whose time of sending is stored. The number is limited, because a
-/// request that is never answered keeps all later ones in the list.
+/// Maximum number of requests whose time of sending is stored. The number is limited, because an
+/// unanswered request keeps all later ones in the list.
 const REMEMBERED: usize = 8_192;
 
 /// Capacity, in requests, up to which the list keeps its memory. A longer list, as after an outage,

@@ -187,7 +187,7 @@ fn a_reply_after_the_budget_is_undone() {
     }
 }
 
-/// Fails if an earlier answer refuses a single try, although the head has asked again: the single
+/// Fails if an earlier answer refuses a single try, although the head has asked again. The single
 /// try must wait for the answer to that acquire.
 #[test]
 fn a_single_try_shares_a_pending_answer() {
