@@ -47,7 +47,7 @@ pub struct Finding {
     pub severity: Severity,
     /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`,
     /// `quorum`, `node`, `version`, `permission`, `session`, `schema`, `no-space` or `replicas`.
-    /// Warnings can also have `eviction`, `persistence`, `turns`, `plain-text`, `unverified`,
+    /// Only warnings have `eviction`, `persistence`, `turns`, `plain-text`, `unverified`,
     /// `unnamed-node`, `pinned`, `bloat`, `one-process` or `unchecked`. For an error that the
     /// server returned, it is the error's own code, such as `OOM`.
     pub code: &'static str,

@@ -23,7 +23,7 @@ pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
 
-/// Records `site` as the holder of the requested lock. Used by the command `leasehold`.
+/// Names the holder of the requested lock after `site`. Used by the command `leasehold`.
 pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
     request.at(At::Function(site))
 }

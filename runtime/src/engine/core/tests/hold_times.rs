@@ -295,7 +295,7 @@ fn queued_calls_get_an_estimate_too() {
     assert_eq!(process.estimate(waits), Some(WORK), "its time is up");
 }
 
-/// Fails if the estimate changes a fixed `retry_after` of the pool.
+/// Fails if a refused call gets the estimate instead of the pool's fixed `retry_after`.
 #[test]
 fn a_hint_replaces_the_estimate() {
     let hint = Duration::from_millis(2_500);
