@@ -143,8 +143,7 @@ impl LeaseCell {
         &self.key
     }
 
-    /// Returns the fence for spans and debug output. Not a read by the program, see
-    /// [`ShownFence::read`].
+    /// Returns the fence for spans and debug output. Not a read, see [`ShownFence::read`].
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
@@ -230,8 +229,7 @@ impl LeaseCell {
         self.poll_with(cx, ended).is_pending()
     }
 
-    /// Ready when the lock is held, cannot be taken, or a kept [result](Self::kept) answers the
-    /// call.
+    /// Ready when the lock is held or refused, or a kept [result](Self::kept) answers the call.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
