@@ -25,7 +25,7 @@ use crate::base::reporter;
 pub struct CheckReport {
     /// The store, without its password.
     pub store: String,
-    /// Present and possible problems, errors first.
+    /// The problems found, errors before warnings.
     pub findings: Vec<Finding>,
 }
 
@@ -47,7 +47,7 @@ pub struct Finding {
     pub severity: Severity,
     /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`,
     /// `quorum`, `node`, `version`, `permission`, `session`, `schema`, `no-space` or `replicas`.
-    /// Warnings can also have `eviction`, `persistence`, `turns`, `plain-text`, `unverified`,
+    /// Only warnings have `eviction`, `persistence`, `turns`, `plain-text`, `unverified`,
     /// `unnamed-node`, `pinned`, `bloat`, `one-process` or `unchecked`. For an error that the
     /// server returned, it is the error's own code, such as `OOM`.
     pub code: &'static str,
@@ -198,7 +198,8 @@ mod tests {
         assert!(report.find("one").is_some() && report.find("three").is_none());
     }
 
-    /// Fails if a text of a server, or of a URL, ends a line or moves a cursor.
+    /// Fails if a text of a server or of a URL can end a line of the printed report, or move the
+    /// cursor.
     #[test]
     fn control_characters_in_a_report_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";

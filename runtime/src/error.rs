@@ -109,9 +109,9 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This call is nested in a body that already holds the key, and would wait for that body
-    /// forever. No request was sent. Use `reentrant` for a nested call that should run inside the
-    /// lock.
+    /// This call is nested in a body that already holds the key. It would wait forever, because
+    /// that body waits for it. No request was sent. Use `reentrant` for a nested call that should
+    /// run inside the lock.
     #[error(
         "the lock `{}` is already held by this call path, taken at {held_at}; mark the function \
          `reentrant` to enter an exclusive lock, or use another key",

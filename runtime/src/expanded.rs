@@ -23,7 +23,7 @@ pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
 
-/// Records `site` as the holder of the requested lock. Used by the command `leasehold`.
+/// Names the holder of the requested lock after `site`. Used by the command `leasehold`.
 pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
     request.at(At::Function(site))
 }
@@ -34,11 +34,11 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
 
-/// The last argument of functions with a private bound such as `KeyPart<Hint>`, where `Hint` is the
-/// argument's type.
+/// The last argument of functions with a bound such as `KeyPart<Hint>`, where `Hint` is the type of
+/// this argument.
 ///
 /// If a value does not meet the bound, rustc reports that before it has inferred `Hint`. So it does
-/// not suggest adding the private trait to the user's signature.
+/// not suggest adding `KeyPart`, which is not public API, to the user's signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -67,26 +67,26 @@ pub trait WholeKey<Hint>: Display {}
 impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
 
 /// Appends the value of the placeholder `<name>` to a key. For a field such as `<order.id>`, the
-/// expanded code assigns `()` to the returned reference. Otherwise, if `id` is a method, rustc
-/// would suggest inserting `()` in the wrong place.
+/// expanded code is `*key_value(…) = ();`. Without the assignment, if `id` is a method, rustc would
+/// suggest inserting `()` in the wrong place.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
     T: KeyPart<Hint> + ?Sized,
 {
     key.part(name, value);
-    // `()` has no size, so nothing is allocated.
+    // Leaks no memory, because `()` has no size.
     Box::leak(Box::new(()))
 }
 
-/// Like [`key_value`], for a value whose type is a type parameter. The plain bound lets rustc
-/// suggest `Display` for this parameter.
+/// Like [`key_value`], for a value whose type is a type parameter. The bound is `Display` itself,
+/// so rustc suggests it for this parameter.
 pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
 /// Mentions a whole argument, so that the expanded `async move` block captures it whole, and not
-/// only one of its fields. The expanded code assigns `()` to the returned reference: on the left
-/// side of an assignment, Clippy accepts a name such as `_id`.
+/// only one of its fields. The expanded code is `*captured(&_id) = ();`, because Clippy accepts a
+/// name such as `_id` on the left side of an assignment.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
@@ -128,7 +128,8 @@ pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R 
     handler(error)
 }
 
-/// Calls `handler` with the error, in the expansion of a function that returns `!`. `R` is `!`.
+/// Calls `handler` with the error, in the expansion of a function that returns `!`. `R` is `!`,
+/// which stable Rust allows only as a return type.
 pub fn never<R>(ended: Result<R, LockError>, handler: impl FnOnce(LockError) -> R) -> R {
     ended.unwrap_or_else(handler)
 }

@@ -84,7 +84,8 @@ impl fmt::Display for Fence {
 }
 
 impl From<u64> for Fence {
-    /// Creates a fence from a number that the resource stored, for comparison.
+    /// Creates a fence from a number that the protected resource has stored, to compare it with
+    /// another fence.
     fn from(number: u64) -> Self {
         Self::new(number)
     }

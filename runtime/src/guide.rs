@@ -39,8 +39,9 @@
 
 // Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other
 // addresses. So `links.md` comes before each page and defines the same labels, and the first
-// definition of a label counts. `pictures.md` does the same for pictures, and contains them,
-// because rustdoc copies no files. `tests/tests/docs/rendered.rs` compares all definitions.
+// definition of a label counts. `pictures.md` does the same for pictures. It contains the pictures
+// themselves, because rustdoc copies no files. `tests/tests/docs/rendered.rs` compares all
+// definitions.
 macro_rules! pages {
     ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(

@@ -115,8 +115,8 @@ impl Key {
             return;
         }
         if self.text.len() > MAX_LEN {
-            // `finish` reports the length. The encoder fails beyond it, so `written` does not prove
-            // that `Display` failed.
+            // The text is too long, which `finish` reports. The encoder fails at this length, so an
+            // error in `written` does not prove that `Display` failed.
         } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
@@ -298,7 +298,8 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a template in a constant is accepted: all calls would share one lock.
+    /// Fails if a key given as an expression may have a placeholder: nothing fills it, so all calls
+    /// would share one lock.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();

@@ -42,8 +42,8 @@ pub struct Owner {
     pub pid: u32,
     /// The path of the annotated function, such as `shop::create_order` or, for a method,
     /// `shop::Orders::create`. For `leasehold run`, its `--name` or the name of the program's file.
-    /// Empty for a lock taken without either. A path of more than about a hundred bytes is cut in
-    /// the middle.
+    /// Empty for a lock taken in another way, such as by `pool.lock(…)`. A path of more than about
+    /// a hundred bytes is cut in the middle.
     pub function: String,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Owner {
 mod tests {
     use super::*;
 
-    /// Fails if a character is cut in two, if a part behind a cut part is kept, or if blanks are
+    /// Fails if a character is cut in two, if the parts after a cut part are kept, or if spaces are
     /// left at the end.
     #[test]
     fn long_owner_texts_are_truncated() {

@@ -5,9 +5,10 @@ use std::fmt::{self, Write as _};
 /// Maximum number of displayed characters. No key and no owner is longer.
 const LONGEST: usize = 2_000;
 
-/// Displays the text of a key, an owner or a server. Escapes characters that control a terminal or
-/// a log, as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
-/// direction of text (Unicode Standard Annex #9, section 2). Ends a very long text with `…`.
+/// Displays the text of a key, an owner or a server. Escapes, in Rust's notation, the characters
+/// that control a terminal or a log. They are control characters, ends of lines (U+2028, U+2029),
+/// and those that change the direction of text (Unicode Standard Annex #9, section 2). Ends a very
+/// long text with `…`.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {

@@ -30,10 +30,11 @@ pub const SCHEMA: &str = concat!(
     include_str!("store/postgres/sql/applications.sql"),
 );
 
-/// The SQLSTATE of `leasehold.verify` for a lease that is over, and for a lock from before a
-/// fail-over. Roll back, and repeat the whole operation under a new lock.
+/// The SQLSTATE with which `leasehold.verify` fails if the lease is over, or if the lock was taken
+/// before a fail-over of the server. Roll the transaction back, and repeat the whole operation
+/// under a new lock.
 pub const LEASE_OVER: &str = "LH001";
 
-/// The SQLSTATE of `leasehold.guard` for a fence earlier than one that it has already seen for the
+/// The SQLSTATE with which `leasehold.guard` fails if it has already seen a later fence for the
 /// key.
 pub const STALE_FENCE: &str = "LH002";

@@ -22,9 +22,9 @@ pub enum Replicas {
     /// replica counts until the Sentinels forget it (`SENTINEL RESET`) and the pool is connected
     /// again.
     ///
-    /// In a cluster, and with the URL of one server, there are no Sentinels to ask. So a pool that
-    /// connects while a replica is away counts that replica only after its return. `AtLeast(2)`
-    /// always needs two.
+    /// In a cluster, and with the URL of one server, no Sentinel reports the number. So a pool that
+    /// connects while a replica is away counts that replica only after its return. Use `AtLeast(2)`
+    /// if two replicas must always confirm.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

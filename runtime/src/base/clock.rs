@@ -64,7 +64,7 @@ impl Clock {
     pub(crate) fn now(self) -> Instant {
         match self {
             Self::System => Instant(system_nanos()),
-            // One second ahead, so that no reading is `Instant::ZERO`.
+            // Counted from one second, so that no reading is `Instant::ZERO`.
             Self::Tokio(start) => Instant(nanos(start.elapsed())) + Duration::from_secs(1),
         }
     }

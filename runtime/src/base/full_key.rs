@@ -61,7 +61,8 @@ impl FullKey {
         }
     }
 
-    /// Returns a hash of the whole key. The same key has a different hash in each process.
+    /// Returns the cached hash of the whole key. Each process has a different hash for the same
+    /// key.
     #[cfg(feature = "etcd")]
     pub(crate) fn hash_of_process(&self) -> u64 {
         self.hash

@@ -7,9 +7,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// standard hasher protects against that, and took a twelfth of the engine's time.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Spreads ids over a map, but stores sixteen consecutive ids side by side. Locks requested at the
-/// same time have consecutive ids and are renewed at the same time, so their lookups cause fewer
-/// cache misses.
+/// Stores a block of sixteen consecutive ids side by side, and spreads these blocks over the map.
+/// Locks requested at the same time have consecutive ids and are renewed at the same time, so their
+/// lookups cause fewer cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 
@@ -25,7 +25,7 @@ impl Hasher for Spread {
         let number = self.0 ^ number;
         let (block, offset) = (number >> BLOCK.trailing_zeros(), number % BLOCK);
         // A map selects the bucket by the low bits of the hash, and compares the high bits before
-        // it compares ids. So both must differ between ids.
+        // it compares ids. So ids must differ in both.
         self.0 = (block.wrapping_mul(GOLDEN) << BLOCK.trailing_zeros() | offset)
             ^ offset.rotate_right(BLOCK.trailing_zeros());
     }

@@ -2,8 +2,9 @@
 //!
 //! A lease is counted from `sent`, the time just before its request was passed to the transport.
 //! The server starts the key's ttl later, so the lease ends in this process before it ends on the
-//! server. `drift` allows for two errors: the server's clock may run 1 % faster than this process's
-//! clock, and the server rounds the ttl to milliseconds.
+//! server. The lease is also shorter than the ttl by `drift`, because of two errors. The server's
+//! clock may run 1 % faster than this process's clock, and the server rounds the ttl to
+//! milliseconds.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Upper limit of `Terms::attempt`, for ttls of 10 s and more.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Checks the time for which a lock must stay taken after its body. `option` is the name of the
-/// option that sets this time.
+/// Checks the time for which a `cooldown` or a `min_hold` keeps a lock taken. `option` is the name
+/// of the option, for the error.
 pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=MAX_TTL).contains(&stay) {
         return Ok(stay);
@@ -75,7 +76,7 @@ impl Terms {
     }
 
     /// Returns the time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is
-    /// notified and dropped.
+    /// notified of a loss and dropped.
     fn margin(self) -> Duration {
         let margin = (self.nanos / 20).max(50 * MILLI).min(self.nanos / 4);
         Duration::from_nanos(margin)
@@ -111,12 +112,14 @@ impl Terms {
         )))
     }
 
-    /// Returns the time after which the engine retries an unanswered renewal or release.
+    /// Returns the time for which the engine waits for the answer to a renewal or a release, before
+    /// a further pause and a retry.
     pub(crate) fn attempt(self) -> Duration {
         (self.ttl() / 10).min(MAX_ATTEMPT)
     }
 
-    /// Returns the mean pause before a retry after an error.
+    /// Returns the mean pause before a renewal is retried, after an error or after
+    /// [`attempt`](Self::attempt).
     pub(crate) fn retry(self) -> Duration {
         self.ttl() / 20
     }

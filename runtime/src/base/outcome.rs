@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
     QueueFull,
     Unavailable,
     ShuttingDown,
-    /// The kept result has another fingerprint.
+    /// The kept result has another fingerprint than the call.
     Mismatch,
     /// The call's future was dropped before the store answered.
     Dropped,

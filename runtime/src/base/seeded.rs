@@ -1,7 +1,7 @@
 //! The macro that checks whether a test has switched a seeded bug on.
 
-/// True if a test has switched the bug on: in `$core` if it is given, otherwise in the whole
-/// process. In builds without seeded bugs, the macro is the constant `false`.
+/// True if a test has switched the bug on. With `$core`, the macro checks this core, otherwise the
+/// whole process. In builds without seeded bugs, the macro is the constant `false`.
 macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]

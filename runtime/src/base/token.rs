@@ -14,8 +14,8 @@ pub(crate) struct Token(u128);
 /// Random bits that distinguish a pool's tokens from those of every other process.
 ///
 /// A `fork` copies the random number generator of a thread. Without these bits, both processes
-/// would then create the same tokens, and treat each other's locks as their own. A pool does not
-/// survive a `fork`, so it needs new random bits from the system only once.
+/// would then create the same tokens, and treat each other's locks as their own. A pool cannot be
+/// used after a `fork`, so it takes random bits from the system only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
@@ -54,8 +54,8 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns a token made from `hash` and the number `at`, as the name of a node of a session. It
-    /// may be easy to guess.
+    /// Returns a token made from `hash` and the number `at`, which names a node of a session.
+    /// Unlike other tokens, it may be easy to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))
@@ -72,8 +72,8 @@ impl Token {
         self.0
     }
 
-    /// Returns half of the bits. They identify a lease, but do not allow a client to release or
-    /// renew the lock.
+    /// Returns half of the bits, which identify a lease in messages. A client cannot release or
+    /// renew the lock with them.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
         self.0 as u64

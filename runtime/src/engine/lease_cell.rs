@@ -45,10 +45,10 @@ pub(crate) struct LeaseCell {
     error: OnceLock<Box<LockError>>,
     /// The kept result that answers the call. Set before the phase becomes [`Phase::Recalled`].
     kept: OnceLock<Arc<Kept>>,
-    /// Token of a lock handed over inside the process. Set before the grant.
+    /// Token of the lock, if an earlier call of this process handed it over. Set before the grant.
     inherited: OnceLock<Token>,
     fence: ShownFence,
-    /// True if an exclusive lock has become a share.
+    /// True if the call has turned its exclusive lock into a share.
     shared: AtomicBool,
     /// True if `force_release` has taken the lock away.
     taken_away: AtomicBool,
@@ -143,7 +143,7 @@ impl LeaseCell {
         &self.key
     }
 
-    /// Returns the fence for spans and debug output. This does not count as a read by the program.
+    /// Returns the fence for spans and debug output. Not a read, see [`ShownFence::read`].
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
@@ -229,7 +229,7 @@ impl LeaseCell {
         self.poll_with(cx, ended).is_pending()
     }
 
-    /// Ready when the lock is held, cannot be taken, or has a [result](Self::kept).
+    /// Ready when the lock is held or refused, or a kept [result](Self::kept) answers the call.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
@@ -263,8 +263,8 @@ impl LeaseCell {
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // Drops the unused waker here. Otherwise the engine might drop it together with the lease
-        // cell.
+        // Drops the unused waker here. Otherwise the engine might drop it with the lease cell, and
+        // so run the program's code.
         drop(self.take_waker());
         Poll::Ready(found)
     }
@@ -281,8 +281,8 @@ impl LeaseCell {
         drop(earlier);
     }
 
-    /// Takes the waker. Returns none while another thread has the mutex. That thread reads the
-    /// phase afterwards, so it needs no wake-up.
+    /// Takes the waker. Returns none while the caller's thread has the mutex to store its waker.
+    /// That thread reads the phase afterwards, so it needs no wake-up.
     pub(crate) fn take_waker(&self) -> Option<Waker> {
         match self.waker.try_lock() {
             Ok(mut waker) => waker.take(),
@@ -353,8 +353,8 @@ impl LeaseCell {
     }
 
     /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
-    /// after [`orphan`](Self::orphan). Before any other end, the holder has [closed](Self::close)
-    /// the lease cell, and `close` has called `notify_over`.
+    /// after [`orphan`](Self::orphan). At any other end, `notify_over` was called before, when the
+    /// holder [closed](Self::close) the lease cell.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))

@@ -7,7 +7,7 @@ use crate::fence::Fence;
 /// signed 64-bit integer.
 const NO_FENCE: u64 = u64::MAX;
 
-/// The program has read the fence, so a database transaction may verify it.
+/// The program has read the fence, so a database transaction may verify it and then hold the lock.
 const READ: u8 = 1;
 
 /// The holder has begun its release.
@@ -37,8 +37,8 @@ impl ShownFence {
         self.number.store(number, Ordering::Release);
     }
 
-    /// Returns the fence for spans and debug output. They start no transaction, so this does not
-    /// count as a read.
+    /// Returns the fence for spans and debug output. They start no transaction with it, so this
+    /// does not count as a read.
     pub(super) fn peek(&self) -> Option<Fence> {
         let number = self.number.load(Ordering::Acquire);
         (number != NO_FENCE).then(|| Fence::new(number))
@@ -60,7 +60,8 @@ impl ShownFence {
         self.used.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// True if a database transaction may still hold the lock after its holder has released it.
+    /// True if a database transaction may have verified the fence, and so may hold the lock even
+    /// after the release.
     pub(super) fn may_pin(&self) -> bool {
         self.verifies && self.used.load(Ordering::SeqCst) & READ != 0
     }

@@ -118,7 +118,7 @@ pub struct Holder {
     /// `PostgreSQL`, and the process id is the `pid` of `pg_stat_activity`. For a prepared
     /// transaction the process id is 0.
     ///
-    /// Calls of one process hand a lock over to each other without the store. So this is the
+    /// Calls of one process can hand a lock over to each other without the store. So this is the
     /// function of the first of these calls, and not always that of the current holder.
     pub owner: Option<Owner>,
     /// True if a client without leasehold set the lock: a shell script, redis-py, another library.

@@ -54,8 +54,8 @@ impl Pattern {
         self.0[part..].iter().all(|part| *part == Part::Any)
     }
 
-    /// Returns a pattern for Redis that matches at least the same keys after the literal `prefix`.
-    /// It can match more keys, because Redis matches bytes and not characters.
+    /// Returns a pattern for Redis that matches `prefix` followed by any key that this pattern
+    /// matches. It can match more, because Redis matches bytes and not characters.
     #[cfg(feature = "redis")]
     pub(crate) fn for_redis(&self, prefix: &str) -> String {
         let mut text = String::new();
@@ -63,7 +63,8 @@ impl Pattern {
         for part in literals.chain(self.0.iter().copied()) {
             match part {
                 Part::Any => text.push('*'),
-                // A `?` of Redis matches one byte, but a character may have several.
+                // A `?` of Redis matches one byte, but a character may have several. So a `*`
+                // follows it.
                 Part::One => text.push_str("?*"),
                 Part::Literal(character) => {
                     if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {

@@ -112,7 +112,8 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // With a queue, the lock's holder may do a different operation.
+            // A call that may queue usually waits for a different operation, not for a repetition
+            // of its operation.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

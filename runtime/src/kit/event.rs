@@ -58,8 +58,8 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Number from 1, in the order of the callers' first events. Calls, and holders by `hold`, are
-    /// counted separately.
+    /// Number from 1, in the order of the callers' first events. Calls are numbered separately from
+    /// holders by `hold`.
     pub number: u32,
     /// True if the caller is a holder by [`Kit::hold`](super::Kit::hold), which stands for another
     /// process.

@@ -235,7 +235,7 @@ impl Held {
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 if let Some(guard) = taken(&guard) {
-                    // A lost lease needs no release.
+                    // A lost lease needs no release, so an error is ignored.
                     let _ = guard.release().await;
                 }
             })
@@ -267,7 +267,7 @@ impl Held {
     /// ```
     pub async fn release(mut self) {
         if let Some(guard) = taken(&self.guard) {
-            // A lost lease needs no release.
+            // A lost lease needs no release, so an error is ignored.
             let _ = guard.release().await;
         } else if let Some(release) = self.release.take() {
             // Only a bug in the kit could make the task panic.

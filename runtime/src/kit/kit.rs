@@ -289,7 +289,7 @@ impl Kit {
             line: Arc::clone(&line),
         };
         let target = Target::new(target);
-        // The other process is not under test, and may have to wait on a busy machine.
+        // The other process is not under test, so its requests must not time out on a busy machine.
         let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
         let builder = builder.watched_by(Arc::clone(&line) as _);
         let pool = builder.connect_to(target).await?;

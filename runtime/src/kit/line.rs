@@ -63,7 +63,7 @@ struct Call {
     key: FullKey,
     mode: Mode,
     function: &'static str,
-    /// The caller, which is assigned at the call's first event.
+    /// The caller in the history; none before the call's first event.
     caller: Option<Caller>,
     /// True if a refusal ends the call. False if the call tries again after a refusal.
     is_final: bool,
@@ -289,7 +289,7 @@ impl Watch for Line {
 
 impl State {
     fn asks(&mut self, id: TicketId, acquire: &Acquire, is_final: bool) {
-        // The lock of `LockPool::ready` belongs to no call of the test.
+        // A reserved key is the lock of `LockPool::ready`, which belongs to no call of the test.
         if acquire.key.name().starts_with(RESERVED) {
             return;
         }

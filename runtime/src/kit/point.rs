@@ -47,7 +47,7 @@ pub enum Point {
     BeforeRelease,
 }
 
-/// The pending losses. Each one happens once.
+/// The losses that the test has planned and that have not happened yet. Each one happens once.
 #[derive(Debug, Default)]
 pub(super) struct Rules(Vec<Rule>);
 

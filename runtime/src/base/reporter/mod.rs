@@ -31,7 +31,8 @@ pub(crate) use self::unmetered as meters;
 /// Maximum number of waiting reports.
 const MOST: usize = 1024;
 
-/// Interval at which counts are passed on while calls are made.
+/// Interval at which the reporter thread checks for new counts and passes them on, while calls are
+/// made.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Interval at which all gauges and descriptions are reported to the recorder again, even if they

@@ -34,8 +34,8 @@ impl Core {
     }
 
     /// Returns the calls that try once and have no lock yet, with their keys. Adoptions are not
-    /// included: the end of an adoption would remove its lock, which the store may already have
-    /// given to it.
+    /// included: ending one would also remove its lock, which the store may already have given to
+    /// it.
     pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
         let tries = self.tickets.iter().filter(|(_, ticket)| {
             ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()

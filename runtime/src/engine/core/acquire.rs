@@ -30,7 +30,8 @@ impl Core {
             return;
         }
         let key = acquire.key.clone();
-        // A call that tries once still has to wait for the answer to one request.
+        // Time limit of the acquire. A call that tries once also needs time, for the answer to its
+        // one request.
         let budget = if acquire.waits() {
             acquire.wait
         } else {
@@ -69,7 +70,8 @@ impl Core {
             return Some(contended());
         }
         if acquire.share.is_some() {
-            // A shared request is blocked only by a waiting exclusive request.
+            // The lock may be held by readers of other processes, which would share it. So this
+            // process refuses a share only if an exclusive request waits.
             let exclusive = |id| {
                 let acquire = self.tickets.get(id).map(Ticket::acquire);
                 acquire.is_some_and(|acquire| acquire.waits() && acquire.share.is_none())
@@ -121,8 +123,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The lease is nearly over, but the call may still wait (`in_time`). A new request gets
-            // the full ttl.
+            // The answer is so late that the lease is nearly over. The call has time left
+            // (`in_time`) for a new request, which gets the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held {
                 left,

@@ -8,8 +8,8 @@
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
 //! fails, each ticket asks again alone. It uses the same token, so the store recognizes a lock that
-//! it has already granted. The tickets never wait for another holder, so no two calls can wait for
-//! each other.
+//! it has already granted. The tickets of this request never wait for another holder, so no two
+//! calls can wait for each other.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
-    /// Requests all locks of one call. Each ticket tries once. If `wait` is not zero, it limits the
-    /// time of that try. The answer to each ticket is `Granted`, `Failed` or `Apart`.
+    /// Requests all locks of one call. Each ticket tries once, for at most `io_timeout`, or for
+    /// `wait` if it is shorter and not zero. The answer to each ticket is `Granted`, `Failed` or
+    /// `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,

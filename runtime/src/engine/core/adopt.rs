@@ -27,7 +27,8 @@ use crate::store::{Failure, Op, OpId, Reply, Retry};
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// Forgets a held lock, but leaves it at the store. The caller gets no answer.
+    /// Forgets a held lock, but leaves it at the store, where another process may adopt it. The
+    /// caller gets no answer.
     pub(crate) fn give_away(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

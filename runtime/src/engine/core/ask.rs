@@ -86,7 +86,7 @@ impl Core {
         self.advance(key, now);
     }
 
-    /// Handles the store's message that it handed the key over to this process.
+    /// Handles the store's message that it has reserved the key for this process.
     pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
             // No call of this process still waits for the key.
@@ -108,9 +108,9 @@ impl Core {
         }
     }
 
-    /// Gives up this process's place in the store's queue. If the request is lost, the store may
-    /// hand the key over to this process. The processes behind it then wait until that hand-over
-    /// expires.
+    /// Gives up this process's place in the store's queue. If this request is lost, the store may
+    /// later reserve the key for this process. The processes behind it then wait until that turn is
+    /// over.
     fn leave_store_queue(&mut self, key: &FullKey) {
         if seeded!(DroppedCallKeepsItsPlace) {
             return;

@@ -19,8 +19,8 @@ pub(super) struct Cleanup {
     /// Time by which the key expires even without a removal.
     until: Instant,
     tries: u32,
-    /// Number of tries that the store may have carried out, or may carry out later. Reduced only by
-    /// an answer that the store did not carry out a try.
+    /// Number of tries that the store may have carried out, or may carry out later. An answer
+    /// reduces the number only if the store did not carry out the try.
     open: u32,
     /// True if the store should leave the key free for a moment after the removal, for clients that
     /// do not use the queue.
@@ -80,7 +80,7 @@ impl Cleanup {
         self.tries
     }
 
-    /// Returns the fence of a lease that was not lost before.
+    /// Returns the fence of the removed lock; none for a lost lease or an abandoned acquire.
     pub(super) fn fence(&self) -> Option<Fence> {
         match self.origin {
             Origin::Live { fence, .. } => fence,
@@ -125,9 +125,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if a removal that found no lock, answered at `now`, proves a loss. It does under three
-    /// conditions. The key cannot have expired, the store cannot have carried out another try, and
-    /// no acquire of this ticket is open (`certain`).
+    /// Called when a removal found no lock. True if this answer, at `now`, proves a loss. Then the
+    /// key cannot have expired, the store cannot have carried out another try, and no acquire of
+    /// this ticket is open (`certain`).
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

@@ -2,9 +2,9 @@
 //!
 //! The request renews the lock as a share. In one step, the store replaces the exclusive lock by
 //! the share. Like any renewal, the request is repeated until the answer is known or the lease is
-//! over. The call counts as a reader as soon as the first request is sent. This is correct for
-//! either outcome, because renewals and removals of a share also apply to a lock that is still
-//! exclusive.
+//! over. From the first request on, the core treats the lock as a share, although the store may
+//! still have it as an exclusive lock. That does no harm, because renewals and removals of a share
+//! also apply to an exclusive lock.
 
 use super::Core;
 use super::signal::Signal;

@@ -24,7 +24,7 @@ pub struct ShutdownReport {
     /// them. When the process ends, they expire after their ttl.
     pub still_held: usize,
     /// Locks that the store no longer had at their release. Also released, lost or abandoned locks
-    /// whose end it had not confirmed when the time was up. They expire after their ttl at the
+    /// whose removal it had not confirmed when the time was up. These expire after their ttl at the
     /// latest.
     pub unconfirmed: usize,
 }

@@ -16,8 +16,9 @@ pub(super) struct Fifo {
 
 /// The tickets after the first.
 ///
-/// A ticket removed from the middle leaves an empty place. Empty places are removed only when they
-/// are more than half. So dropping all callers of a long queue takes linear time.
+/// A ticket removed from the middle stays in `places`, but not in `present`. Such places are
+/// removed only when they are more than half. So dropping all callers of a long queue takes linear
+/// time.
 #[derive(Debug, Default)]
 struct Rest {
     places: VecDeque<TicketId>,

@@ -6,7 +6,7 @@
 //! - Both calls have the same ttl, so no pending request of the old call can shorten the lease of
 //!   the new one.
 //! - The successor's fence is one that the store reserved when it granted the lock.
-//! - No transaction of the old call can verify the lock: the program has not read the call's fence,
+//! - No database transaction can verify the old call's fence: the program has not read the fence,
 //!   or the store has no such transactions.
 //!
 //! If one of these conditions is not met, the lock is released and requested again.
@@ -112,8 +112,8 @@ impl Core {
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // A hand-over replaces the successor's own token. So the store must not have a key with
-            // that token.
+            // A hand-over replaces the successor's token. So no key at the store may have the
+            // replaced token.
             && ticket.is_queued()
             && !ticket.may_be_taken();
         may.then_some(successor)

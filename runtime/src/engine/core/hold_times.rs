@@ -36,10 +36,9 @@ impl HoldTimes {
         };
         let acquire = ticket.acquire();
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
-        // No refused call gets a `retry_after` beyond the end of the lease anyway.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // The time for which the key stays taken counts, too. A fixed `cooldown` does not, because
-        // `retry_after` adds it.
+        // The time for which the key stays taken after the release counts, too. It does not if the
+        // call has a fixed `cooldown`, because `retry_after` adds that.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
@@ -85,7 +84,8 @@ impl Core {
         if queue.is_left_free(now) {
             return self.limits.retry_hint.or(left);
         }
-        // Another process holds the lock, most likely for the same function.
+        // Another process holds the lock. Its call site is unknown, but most likely that of the
+        // refused call.
         self.retry_after(refused, left)
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Lease {
     /// needs none.
     in_batch: bool,
     /// Error of the last failed renewal, for the log. Boxed to keep the type small, because few
-    /// leases have one.
+    /// leases have an error.
     refusal: Option<Box<LockError>>,
 }
 

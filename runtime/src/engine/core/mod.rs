@@ -147,8 +147,8 @@ impl Core {
             self.due(id, now);
             self.arm(id);
         }
-        // Must follow the tickets' timers, which end the calls that are out of time. A lease lost
-        // here lets the next call ask, and that call must not be out of time.
+        // Runs after the tickets' timers, which end the calls that are out of time. If a lease is
+        // lost here, the next call asks the store, so that call must have time left.
         while let Some(op) = self.renewals.pop_due(now) {
             self.batch_due(op, now);
         }

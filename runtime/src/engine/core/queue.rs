@@ -19,10 +19,9 @@ use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 /// Longest mean pause between two polls of a lock that another process holds, if the store sends no
 /// message at the release. So this process detects the release up to one pause later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// Like `LONGEST_POLL`, for a store where processes queue. There a process polls this often if the
-/// holder is a client that does not know the queue. That client may take the lock again at once
-/// after its release. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26
-/// of `scripts/chaos`).
+/// Like `LONGEST_POLL`, for a store where processes queue, while the holder is a client that does
+/// not use the queue. That client may take the lock again at once after its release. With pauses of
+/// 50 ms a call waited for up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 /// First mean pause between two polls. The pause doubles with each poll, up to the longest mean
 /// pause.
@@ -49,13 +48,13 @@ const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
-/// other clients. With fewer calls there is no pause, so a call that waits for one long holder does
-/// not also wait for the pause. `queue.lua` counts in the same way how often processes hand the key
-/// on.
+/// other clients. After fewer calls the key does not make way, so a call behind one long holder
+/// need not wait for the pause as well. `queue.lua` counts in the same way how often processes hand
+/// the key on.
 pub(crate) const OFTEN: u32 = 4;
 
-/// One key's queue. Only its head asks the store for the key. If the head would share the lock, the
-/// sharing calls directly behind it ask, too.
+/// One key's queue. Only its head asks the store for the key. If the head requests a share, the
+/// calls directly behind it that request shares ask, too.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
@@ -66,8 +65,8 @@ pub(super) struct KeyQueue {
     single_tries: usize,
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
-    /// End of another process's lease as the store last reported it, or of the pause in which the
-    /// key is left free for other clients.
+    /// Time until which this process cannot get the key. It is the end of another process's lease,
+    /// as last reported, or of the pause for other clients.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
@@ -157,11 +156,11 @@ impl KeyQueue {
         self.held_back = waits;
     }
 
-    /// Records that a call asks the store. If `waits`, the store queues this process. Returns the
-    /// number of fences that the store should reserve for the calls queued behind this call.
+    /// Records that a call asks the store. If `waits`, the store gives this process a place in its
+    /// queue. Returns the number of fences that the store should reserve for the calls queued
+    /// behind this call.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
-        // The store may keep a place in its queue for this process until the store reports
-        // otherwise.
+        // A place from an earlier request remains until the store reports otherwise.
         self.place = if waits || self.place != Place::None {
             Place::Queued
         } else {
@@ -176,7 +175,7 @@ impl KeyQueue {
         self.place != Place::None
     }
 
-    /// Records that the store handed the key over to this process.
+    /// Records that the store has reserved the key for this process.
     pub(super) fn called(&mut self) {
         self.place = Place::Called;
     }
@@ -239,7 +238,8 @@ impl KeyQueue {
             };
             self.pause(FIRST_POLL, longest)
         });
-        // Adds one millisecond, because the server counts the ttl in whole milliseconds.
+        // Adds one millisecond: the server counts in whole milliseconds, so the lease may end that
+        // much later than reported.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
         self.ask_at = if self.place == Place::Called {
             now
@@ -344,8 +344,8 @@ impl KeyQueue {
 
     /// Records that no call of this process holds the key. The head may ask at once, unless the key
     /// is left free for other clients. A store without a queue does not report whether another
-    /// process waits. There a waiting process finds the key free only while this process leaves it
-    /// free.
+    /// process waits. There the head waits for `STAND_BACK` after long use, so that a waiting
+    /// process can find the key free.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,
@@ -433,7 +433,7 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has handed the key over to this process. An earlier request may still be answered
+    /// The store has reserved the key for this process. An earlier request may still be answered
     /// with "held".
     Called,
 }

@@ -35,8 +35,8 @@ impl Queues {
         queue.or_insert_with(KeyQueue::new).push(id, acquire);
     }
 
-    /// Returns the queue of a key, for a call that got the key without waiting in it. Creates the
-    /// queue if necessary.
+    /// Returns the queue of a key, for a call that adopted the key and so never waited in the
+    /// queue. Creates the queue if necessary.
     pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
         let queue = self.by_key.entry(key.clone());
         queue.or_insert_with(KeyQueue::new)

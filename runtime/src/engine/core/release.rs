@@ -29,8 +29,8 @@ impl Core {
     /// `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
-            // Includes `Lost`: the caller is notified of a loss before the lease ends, and the body
-            // may still return in that time.
+            // Includes `Lost`: the caller is notified of a loss before the lease ends. A body that
+            // returns in that time has done its work, so the key must stay taken.
             && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
             && ticket.acquire().share.is_none()
         {
@@ -56,8 +56,8 @@ impl Core {
         self.release(id, keep, now);
     }
 
-    /// Keeps the lock at the store at least until `until`, even if the call is dropped. Does not
-    /// extend the lease.
+    /// Makes the release, or the removal after a drop, keep the key at the store at least until
+    /// `until`. Does not extend the lease.
     pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
         if seeded!(self, MinHoldForgotten) {
             return;

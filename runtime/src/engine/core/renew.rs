@@ -243,9 +243,10 @@ impl Core {
         let pause = if hurries || seeded!(self, RetriedTogether) {
             Duration::ZERO
         } else {
-            // Retries even after an error that only an operator can fix, because the operator may
-            // be in time. Each lease has a different pause, so the retries are separate requests.
-            // If the store refused the batch because of one lease, the others are renewed this way.
+            // Retries even after an error that only an operator can fix, because that may happen
+            // before the lease ends. Each lease has a different pause, so the retries are separate
+            // requests. If one lease made the store refuse the whole batch, the other leases are
+            // renewed this way.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);

@@ -8,16 +8,17 @@ use super::ticket::{TicketId, Watchdog};
 use crate::base::clock::Instant;
 use crate::store::OpId;
 
-/// Leases due within the same step are renewed together. A step is a 256th of their interval, at
-/// most 10 ms. The short step keeps batches small, because all other clients wait while the server
-/// runs a batch.
+/// Times of renewals are rounded down to steps, and leases due in the same step are renewed
+/// together. A step is a 256th of the renewal interval, at most 10 ms. The short step keeps batches
+/// small, because all other clients wait while the server runs a batch.
 const RENEWAL_STEPS: u32 = 256;
 const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 
 /// The leases to renew now, and the batches of renewals without an answer.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// Offset of the steps, different for each pool, so that pools do not renew at the same times.
+    /// Offset of the steps on the clock, different for each pool, so that pools do not renew at the
+    /// same times.
     phase: Duration,
     /// Leases due now. They are renewed in as few requests as possible.
     due: Vec<TicketId>,
@@ -58,8 +59,8 @@ impl Renewals {
         mem::take(&mut self.due)
     }
 
-    /// Records that the request `op` renews a batch. Without an answer, the batch is checked at
-    /// `due`.
+    /// Records that the request `op` renews a batch. Without an answer, the core checks the leases
+    /// of the batch at `due`.
     pub(super) fn sent(&mut self, op: OpId, due: Instant) {
         self.unanswered.insert((due, op));
     }

@@ -34,7 +34,7 @@ pub(super) enum Flight {
     Release {
         ticket: TicketId,
         /// True if the outcome of every acquire of this ticket was known when this request was
-        /// sent.
+        /// sent. Only then can the answer prove a loss.
         certain: bool,
     },
     /// Gives up this process's place in the queue of a key. The core ignores the reply.

@@ -12,8 +12,8 @@ use crate::fence::Fence;
 
 impl Core {
     /// Ends the lease of the call that holds `key`, because the store has taken the key away from
-    /// it. `lease` is half of the token, which identifies the call. The store keeps other clients
-    /// out until the call has released the key, for at most three seconds.
+    /// it. `lease` is half of the call's token, and identifies the call. The store keeps other
+    /// clients out until the call has released the key, for at most three seconds.
     ///
     /// A message that comes after the release has no effect, because tokens are not reused.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {

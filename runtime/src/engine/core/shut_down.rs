@@ -10,8 +10,9 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses new and waiting acquires. Reports when all locks are released, or after `limit`.
-    /// Several shutdowns share their counts; each has its own limit.
+    /// Refuses new and waiting acquires. Reports when all locks are released, or after `limit`. A
+    /// second shutdown does not replace the first: each has a limit and a report, which counts the
+    /// releases since the first shutdown began.
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();
         drain.add(number, now + limit);

@@ -21,7 +21,7 @@ pub(crate) struct Limits {
     /// Maximum number of hand-overs of a key inside the process while another process waits for
     /// that key.
     pub(crate) max_passes: u32,
-    /// Longest time in which a key may be handed over inside the process while another process
+    /// Longest time for which a key may be handed over inside the process, once another process
     /// waits for that key. If none, a quarter of the ttl.
     pub(crate) longest_turn: Option<Duration>,
     /// Time of unbroken use after which a key is left free for clients that do not know the queue.
@@ -30,8 +30,8 @@ pub(crate) struct Limits {
     /// Fixed `retry_after` of calls refused because of other calls. If none, the core estimates it.
     pub(crate) retry_hint: Option<Duration>,
     /// The core requests no further lock while at least this many requests have no answer. Renewals
-    /// and releases are not limited, because they must not queue behind a hundred thousand
-    /// acquires.
+    /// and releases are not limited. They must not wait for acquires, of which there may be a
+    /// hundred thousand.
     pub(crate) in_flight: usize,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Signal {
     /// The request for all locks of a call took none. The call may acquire its locks individually.
     Apart(TicketId),
     /// A release has ended, or the caller has waited long enough for it. If no caller waits, the
-    /// core signals only [`Removal::Gone`].
+    /// core sends this signal only for [`Removal::Gone`].
     Released { ticket: TicketId, removal: Removal },
     /// The shutdown with this number has ended.
     ShutDown(u64, ShutdownReport),

@@ -42,8 +42,8 @@ pub(crate) struct Acquire {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     /// Name of the holder, stored for operators: the annotated function or the `--name` of
-    /// `leasehold run`. A `replay` result is kept under this name, so all compilers must give the
-    /// same name.
+    /// `leasehold run`. A `replay` result is kept under this name, so the name must not depend on
+    /// the compiler.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,
@@ -51,7 +51,7 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// Time for which the lock stays taken after a success, if known in advance.
+    /// Time for which the lock stays taken after a success, if set before the call.
     pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
@@ -72,7 +72,8 @@ pub(crate) struct Replay {
 pub(crate) struct Adoption {
     /// Token of the lock before the adoption.
     pub(crate) from: Token,
-    /// The fence in the handover. The handover may have been altered on its way.
+    /// The fence in the handover. It may be wrong, because the handover may have been altered on
+    /// its way to this process.
     pub(crate) fence: Option<Fence>,
 }
 
@@ -154,7 +155,7 @@ pub(crate) enum Removal {
     Confirmed,
     /// The outcome is unknown: no answer came while the caller waited.
     Unknown,
-    /// The lease was lost before: the store no longer had the lock.
+    /// The lease was lost before the release: the store no longer had the lock.
     Gone,
 }
 
@@ -419,7 +420,8 @@ impl Ticket {
     }
 
     /// Handles a timer that was due at `at`. If the ticket's timer is still set to that time,
-    /// clears it and returns true. Otherwise the ticket has set another one since.
+    /// clears it and returns true. Returns false if the timer is outdated, because the ticket has
+    /// set another one since.
     pub(super) fn disarm(&mut self, at: Instant) -> bool {
         self.armed.take_if(|armed| *armed == at).is_some()
     }

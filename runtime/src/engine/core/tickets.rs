@@ -5,7 +5,7 @@ use super::timers::Timers;
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// Number of outdated timers that are always tolerated. A timer is outdated if its ticket is gone
+/// Number of outdated timers that are not worth removing. A timer is outdated if its ticket is gone
 /// or has another timer.
 const STALE_TIMERS: usize = 64;
 

@@ -13,8 +13,8 @@ pub(super) type Timer = (Instant, TicketId);
 
 /// Timers, the earliest first.
 ///
-/// Timers are put into bins of one millisecond, and sorted only when their bin is due. A single
-/// heap was slower: it took a third of the time needed to renew 100,000 leases.
+/// Timers are put into bins of one millisecond, and sorted only when their bin is due. With a
+/// single heap, the timers took a third of the time needed to renew 100,000 leases.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// Timers of the bins already due, the earliest timer last.

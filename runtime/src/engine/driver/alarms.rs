@@ -15,7 +15,8 @@ use crate::base::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BinaryHeap<Reverse<Alarm>>,
-    /// Number of alarms left after the last sweep. A sweep removes the alarms of dropped callers.
+    /// Number of alarms left after the last sweep, by which the next one is planned. A sweep
+    /// removes the alarms of dropped callers.
     swept: usize,
 }
 

@@ -16,8 +16,8 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// True if there are commands. A task that has deferred a command reads `true` until the
-    /// command is taken.
+    /// True if there are commands. After a task has deferred a command, it reads `true` on every
+    /// thread until the command is taken.
     any: AtomicBool,
 }
 

@@ -35,8 +35,8 @@ impl Engine {
         }
     }
 
-    /// Sets the test kit that observes the engine. Must be called before the first command, because
-    /// it takes the mutex even on a low-priority thread. Later, this would delay renewals.
+    /// Sets the test kit that observes the engine. Must be called before the first command: it
+    /// takes the mutex even on a low-priority thread, which would delay renewals of held locks.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }

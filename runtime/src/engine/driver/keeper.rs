@@ -23,8 +23,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Must be called in the runtime that the store was connected in. `listeners` is true if
-    /// callers' runtimes may wait for answers. `own_thread` is true if the keeper has a dedicated
+    /// Must be called in the runtime that the store was connected in. `listeners` is true if there
+    /// may be listeners on callers' runtimes. `own_thread` is true if the keeper has a dedicated
     /// thread. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,

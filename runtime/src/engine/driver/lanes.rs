@@ -21,8 +21,8 @@ use crate::store::Socket;
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
 /// Interval of the keeper's checks while no request is under way, but the server may send a
-/// message. It is longer than `WATCH`, because a process has a second to ask for a key that the
-/// store has reserved for it.
+/// message. It may be longer than `WATCH`: after the message that a key is reserved for it, a
+/// process has a second to request the key.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
 /// Time in which no new listener starts, after a listener was late or was polled by a low-priority
@@ -71,7 +71,7 @@ pub(super) type NewListeners = Vec<(ListenerId, Arc<dyn Socket>)>;
 pub(super) enum Waits {
     /// Answers to requests.
     Answer,
-    /// Messages from the server that are not answers, about held or awaited locks.
+    /// Messages that the server sends without a request, about held or awaited locks.
     Message,
     Nothing,
 }
@@ -167,8 +167,8 @@ impl Lanes {
         }
     }
 
-    /// Removes a listener that has ended. Returns `true` if the keeper must wait for answers
-    /// instead.
+    /// Removes an ended listener. Returns `true` if the keeper must now wait for answers, `false`
+    /// if the listener had been replaced or its socket closed.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -225,8 +225,8 @@ impl Lanes {
         }
         let still = received == self.seen;
         self.seen = received;
-        // One more check follows the last answer. A request before that check need not wake the
-        // keeper to plan another.
+        // Plans one more check after the last answer. If a request is sent before that check, it
+        // need not wake the keeper to plan one.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -374,7 +374,7 @@ mod tests {
             assert_eq!(lanes.watch(received, Waits::Answer, now), Watched::Still);
             received += 1;
             lanes.read(received, now);
-            // No further request follows for some time.
+            // No further request follows until the keeper has ended its checks.
             while let Some(at) = lanes.watch_at() {
                 now = at;
                 assert_eq!(lanes.watch(received, Waits::Nothing, now), Watched::Well);

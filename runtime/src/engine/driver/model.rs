@@ -7,8 +7,9 @@
 //! loop and the callers' code are simplified copies. The server, its socket, the clock and the
 //! runtimes are simulated.
 //!
-//! While time stands still, a lost wake-up ends in a deadlock, which `shuttle` detects. If time
-//! passes, the keeper must read the answers that a blocked runtime leaves unread.
+//! In some models time stands still. There a lost wake-up ends in a deadlock, which `shuttle`
+//! detects. In the others time passes, and the keeper must read the answers that a blocked runtime
+//! leaves unread.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -86,8 +87,8 @@ fn advance(by: Duration) {
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Runs the keeper without its timer. With `Time::Passes`, the keeper advances the time while the
-/// server is idle.
+/// Runs the keeper without its timer. With `Time::Passes`, the keeper instead advances the time
+/// while the server has no request.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(Arc::clone(&parker));

@@ -24,13 +24,16 @@ pub(super) struct Notifications {
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
-    /// Shutdowns without a report. Dropping the sender notifies the caller.
+    /// Shutdowns that get no report, because the engine stopped. Dropping the sender notifies the
+    /// caller.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
     /// Callers that waited for the removal of a kept result, each with the outcome.
     pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
-    /// Callers that waited for the removal of a kept result when the engine stopped.
+    /// Callers that waited for the removal of a kept result when the engine stopped. Dropping the
+    /// sender notifies the caller.
     pub(super) forgetting: Vec<Forgetting>,
-    /// Store of a stopped engine. Dropped without the mutex, because that closes its connections.
+    /// Store of a stopped engine. Dropped without the mutex, because the drop closes its
+    /// connections.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 

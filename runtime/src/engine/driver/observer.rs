@@ -22,8 +22,8 @@ pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
 
     /// Called with zero before the first poll of the body of `ticket`, and after each pending poll
     /// with the number of polls so far. Also called after the last poll of a blocking body or a
-    /// leader. Returns true if the lock must be taken away now. The kit's store takes it away when
-    /// the engine next polls this store.
+    /// leader's body, whose value is refused after a loss. Returns true if the lock must be taken
+    /// away now. The kit's store takes it away when the engine next polls this store.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 

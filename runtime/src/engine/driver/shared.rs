@@ -43,7 +43,7 @@ impl Shared {
     }
 
     /// Executes a caller's command, unless the engine has stopped. If a socket has no listener and
-    /// `runtime` returns a runtime, returns new listeners and that runtime.
+    /// `runtime` returns a runtime, returns this runtime and new listeners for it.
     ///
     /// The caller spawns the listeners after this call, without the mutex. Otherwise a runtime in
     /// its shutdown could drop the spawned listener at once, and a dropped listener takes the

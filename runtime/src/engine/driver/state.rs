@@ -43,21 +43,22 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Resolution of the runtime's timers.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Delay after which the engine assumes that the keeper has missed its timer. A short delay is
-/// normal: the timer counts whole milliseconds, and other threads may occupy the processors.
+/// Delay after which other threads wake the keeper, because it seems to have missed its timer. A
+/// shorter delay is normal: the timer counts whole milliseconds, and other threads may occupy the
+/// processors.
 const LATE: Duration = Duration::from_millis(5);
 
 /// The keeper's sleep while no timer is set. Then only a command or the store can bring work, and
 /// either wakes the keeper.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Maximum number of polls in a row before a thread leaves the store to the keeper. A thread polls
-/// again while the store calls its waker, or while there are requests to send. Without this limit,
-/// a caller could work for other callers without end.
+/// Maximum number of polls in a row before a thread lets the keeper poll the store instead. A
+/// thread polls again while the store calls its waker, or while there are requests to send. Without
+/// this limit, a caller could work for other callers without end.
 const MOST_ROUNDS: usize = 16;
 
-/// Number of requests that fill two scripts, one of releases and one of acquires. A larger batch
-/// would not be cheaper, so the engine collects no more than this.
+/// Number of collected requests at which the engine sends them. They fill two scripts, one of
+/// releases and one of acquires, so a larger batch would not be cheaper.
 const FULL: usize = 64;
 
 /// Largest capacity, in events, of a list kept for reuse, so that a burst does not occupy memory
@@ -80,8 +81,8 @@ pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
-    /// Last time read from the clock under the mutex. Leases are counted from this time. Requests
-    /// are sent later, so no deadline is too late.
+    /// Last time read from the clock under the mutex. Leases are counted from this time. Their
+    /// requests are sent after it, so no deadline is too late.
     now: Instant,
     events: Vec<StoreEvent>,
     cells: IdMap<TicketId, Arc<LeaseCell>>,
@@ -116,8 +117,8 @@ enum Life {
 }
 
 impl EngineState {
-    /// Must be called in the runtime that the store was connected in. `listeners` is true if
-    /// callers' runtimes may wait for answers. `name` is the store's URL without its password.
+    /// Must be called in the runtime that the store was connected in. `listeners` is true if there
+    /// may be listeners on callers' runtimes. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -224,8 +225,8 @@ impl EngineState {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // `began`, and not the current time: an answer that came since `began` may extend a lease
-        // that became due since `began`.
+        // `began`, and not the current time: a lease that became due only since `began` may be
+        // extended by an unread answer.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
@@ -234,7 +235,8 @@ impl EngineState {
             self.drive(true);
         }
         self.apply_signals();
-        // The answers to these requests may go to a listener, which the keeper must check.
+        // The answers to these requests may go to a listener, so the keeper must check for a late
+        // one.
         self.read_clock();
         self.lanes.watch_from(self.waits(), self.now);
     }
@@ -316,7 +318,8 @@ impl EngineState {
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
             loop {
-                // Called before the poll, because this poll handles all earlier calls of the waker.
+                // Forgets earlier calls of the waker before each poll, because the poll handles
+                // them.
                 store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),

@@ -51,8 +51,8 @@ async fn start_thread(
     let (started, result) = oneshot::channel();
     let body = move || {
         reporter::begin();
-        // The runtime is created on this thread, and not before. Otherwise, if the thread could not
-        // start, async code would drop the runtime, which panics.
+        // The runtime is created on the new thread, and not before. Otherwise, if the thread could
+        // not start, the runtime would be dropped in async code, which panics.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -101,7 +101,7 @@ impl Traffic {
         self.gathers_until = Some(now + GATHER);
     }
 
-    /// Stops collecting requests, because the woken callers have run.
+    /// Stops collecting requests, usually because the woken callers have run.
     pub(super) fn gathered(&mut self) {
         if seeded!(GatheredForever) {
             return;

@@ -7,8 +7,8 @@ use crate::base::clock::Instant;
 use crate::base::reporter::meters::store::{Kind, StoreMeter};
 use crate::store::{Op, OpId, Request};
 
-/// Maximum number of requests whose time of sending is stored. The number is limited, because a
-/// store may leave a request without an answer.
+/// Maximum number of requests whose time of sending is stored. The number is limited, because an
+/// unanswered request keeps all later ones in the list.
 const REMEMBERED: usize = 8_192;
 
 /// Capacity, in requests, up to which the list keeps its memory. A longer list, as after an outage,

@@ -18,8 +18,8 @@ impl World {
         if !self.is_hot && self.random.one_in(6) {
             return self.call_for_all(node);
         }
-        // Only three different ttls, because a call hands a lock over only to a call with the same
-        // ttl.
+        // Only three different ttls, so that hand-overs occur: a call hands a lock over only to a
+        // call with the same ttl.
         let ttl = if self.is_hot {
             2_000
         } else {
@@ -171,8 +171,8 @@ impl World {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(deadline) = caller.state
                 {
-                    // In the real code, the body is dropped, and the dropped `PendingLock` notifies
-                    // the engine.
+                    // Abandons the call. In the real code, the body is dropped, and the dropped
+                    // `PendingLock` notifies the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
@@ -223,7 +223,8 @@ impl World {
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.keep_min_hold(node, ticket);
-        // If an operator has already deleted this lock, another call may have the key now.
+        // Not checked if an operator has already deleted this lock, because another call may then
+        // have the key.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);
         }

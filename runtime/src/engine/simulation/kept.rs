@@ -31,7 +31,7 @@ impl World {
     /// `deadline` is the end of the lease.
     ///
     /// The request to keep the lock may be lost. Then the lock stays taken only until its lease
-    /// ends, so the check ends at `deadline`.
+    /// ends, so nothing is checked after `deadline`.
     pub(super) fn note_kept(
         &mut self,
         node: usize,

@@ -14,8 +14,8 @@ use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Reply, Take};
 
 impl World {
-    /// Picks the `replay` parameters of the next call. In most runs no call replays; in the other
-    /// runs, about half of the calls do.
+    /// Picks the `replay` parameters of the next call. In one run of five, about half of the calls
+    /// replay; in the other runs, none does.
     pub(super) fn replay(&mut self) -> Option<Replay> {
         let replays = self.replays && self.random.one_in(2);
         replays.then(|| {
@@ -134,8 +134,8 @@ impl World {
         };
         let of = (key.clone(), *function);
         self.outcome.recalled += 1;
-        // A later result may have replaced this one while the answer was under way. Each result has
-        // a greater number than all before it.
+        // A result older than the stored one is not wrong: it may have been replaced while the
+        // answer was under way. Later results have greater numbers.
         let number = |kept: &Kept| kept.json.parse::<u64>().ok();
         let known = self.results.get(&of).and_then(|(known, _)| number(known));
         let stale = known < number(kept) || self.is_of_another_function(&of, kept);

@@ -41,9 +41,9 @@ pub(super) struct Outcome {
     pub(super) handed_over: usize,
     /// Grants after a pause in which the key was left free for other clients.
     pub(super) ways: usize,
-    /// Calls that got all their locks with one request.
+    /// Calls that requested all their locks at once and got them.
     pub(super) all_at_once: usize,
-    /// Locks of calls that have to request each lock individually.
+    /// Locks whose call would now have to request each lock individually.
     pub(super) individually: usize,
     /// Locks kept after the end of the body.
     pub(super) kept: usize,
@@ -220,7 +220,7 @@ pub(super) struct World {
     /// The tokens of keys that an operator deleted. After a deletion, no lock service can prevent a
     /// second holder.
     pub(super) stolen: HashSet<Token>,
-    /// Maps the token under which the server keeps a share to the token of the share's last holder.
+    /// Maps the token of a kept share at the server to the token of its last holder.
     pub(super) kept_shares: HashMap<Token, Token>,
     /// Kept results by key and function, each with the time until which it is kept.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,

@@ -62,11 +62,12 @@ pub(crate) fn add(count: Count, times: usize) {
 }
 
 /// True if the caller, which has counted something, must now notify the reporter thread. If the
-/// caller cannot do that, it must call [`not_asked`]. Otherwise all other callers assume that the
-/// thread was notified, and counts are no longer passed on.
+/// caller cannot do that, it must call [`not_asked`]. Otherwise all other callers would rely on
+/// this notification, and no count would be passed on any longer.
 pub(crate) fn is_to_ask() -> bool {
     // The caller counts before it reads the flag, and the reporter thread clears the flag before
-    // its last check. So either that check finds the count, or the caller notifies the thread.
+    // its last check, after which it sleeps. So either that check finds the count, or the caller
+    // notifies the thread.
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
@@ -84,8 +85,8 @@ pub(crate) fn publish_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // A caller that counts something after the flag is cleared notifies this thread. This last
-        // check finds all earlier counts.
+        // The flag is cleared now, so a caller that counts something notifies this thread. This
+        // last check finds all earlier counts.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true

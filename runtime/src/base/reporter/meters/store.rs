@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::times::Times;
 use super::{counted, guarded};
 
-/// Kind of a request to a store. Shares count like locks. Adoptions and recalls are `Acquire`;
-/// removals of kept results are `Release`.
+/// Kind under which the metrics count a request to a store. Shares count like exclusive locks,
+/// adoptions and recalls as `Acquire`, removals of kept results as `Release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -30,8 +30,8 @@ impl Kind {
     }
 }
 
-/// The meters of all stores to which a pool is connected, and of stores whose last change is not
-/// reported yet. Locked only when a pool connects, and by the reporter thread.
+/// The meters of all stores to which a pool is connected, and of stores whose last change of
+/// reachability is not reported yet. Locked only when a pool connects, and by the reporter thread.
 static STORES: Mutex<Vec<Arc<StoreMeter>>> = Mutex::new(Vec::new());
 
 /// The meters of one store, shared by all pools that are connected to it.
@@ -74,8 +74,8 @@ impl StoreMeter {
         counted();
     }
 
-    /// Records that a pool can no longer reach the store. If `away` is false, the pool can reach
-    /// the store again, or is dropped.
+    /// Counts a pool that can no longer reach the store. If `away` is false, no longer counts it,
+    /// because it can reach the store again or is dropped.
     pub(crate) fn is_away(&self, away: bool) {
         if away {
             self.away.fetch_add(1, Ordering::SeqCst);

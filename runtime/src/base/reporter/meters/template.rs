@@ -34,8 +34,8 @@ pub(crate) struct Meter {
     announced: AtomicBool,
     acquire: [Times; Outcome::ALL.len()],
     held: [Times; End::ALL.len()],
-    /// The meter of the next template. The meters are a linked list, which needs no mutex. A
-    /// low-priority thread could be preempted while it holds a mutex.
+    /// The meter of the next template. The meters are a linked list, which needs no mutex. If a
+    /// low-priority thread were preempted while it holds a mutex, all other threads would wait.
     next: OnceLock<Box<Self>>,
 }
 

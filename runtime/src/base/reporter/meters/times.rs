@@ -42,8 +42,8 @@ impl Times {
         let buckets = self.buckets.get_or_init(no_times);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        // Set after the count, because the reporter thread clears the flag before it reads the
-        // buckets.
+        // Set after the count. The reporter thread clears the flag before it reads the buckets, so
+        // it cannot miss this count.
         self.changed.store(true, Ordering::Release);
     }
 
@@ -68,7 +68,7 @@ impl Times {
             return Vec::new();
         }
         let counts = self.buckets.get().into_iter().flatten().enumerate();
-        // Most counts are zero. Unlike a swap, a load leaves the cache lines of these buckets with
+        // Most counts are zero, and are only loaded. A swap would take their cache lines away from
         // the threads that count.
         let counts = counts.filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
         let taken = counts.map(|(bucket, count)| {

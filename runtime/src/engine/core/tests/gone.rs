@@ -79,7 +79,8 @@ fn a_certain_answer_that_the_lock_is_gone_is_reported() {
     }
 }
 
-/// Fails if the loss of a kept or a downgraded lock is not reported.
+/// Fails if the release of a downgraded lock, or a release that keeps the lock, does not report the
+/// loss.
 #[test]
 fn losses_of_kept_and_downgraded_locks_are_reported() {
     let mut kept = core();
@@ -139,7 +140,8 @@ fn two_concurrent_tries_report_no_loss() {
     }
 }
 
-/// Fails if a refused first try of the release prevents the report of a loss.
+/// Fails if a first try of the release that the server did not carry out prevents the report of a
+/// loss.
 #[test]
 fn a_lock_missing_after_a_refused_try_is_reported() {
     let mut core = core();

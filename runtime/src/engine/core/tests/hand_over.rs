@@ -115,7 +115,7 @@ fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
 }
 
 /// Fails if a lock is handed over with less than half of its ttl left. Also fails if it is handed
-/// over while a request that could change it is under way.
+/// over while an acquire or a renewal of it has no known outcome.
 #[test]
 fn an_unsettled_lock_is_not_handed_over() {
     // At `TTL / 2`, less than half is left, because the lease ends before the ttl.
@@ -193,7 +193,7 @@ fn waiting(core: &mut Core) -> TicketId {
 }
 
 /// Fails if a process keeps its place although no call waits, or gives up a place that it does not
-/// have. Also fails if the core is idle before the store has answered.
+/// have. Also fails if the core is idle before the store has answered that request.
 #[test]
 fn a_place_in_the_queue_is_given_up_once() {
     let mut core = core();
@@ -224,7 +224,7 @@ fn a_place_in_the_queue_is_given_up_once() {
     assert!(silent(&mut core, START), "it never had a place");
 }
 
-/// Fails if the process keeps a key that the store handed over although no call waits for it.
+/// Fails if the process keeps a key that the store has reserved for it although no call waits.
 #[test]
 fn an_unused_turn_is_given_up() {
     let mut core = core();

@@ -110,8 +110,8 @@ impl Process {
         });
         self.core.reply(op, reply, self.now);
         let estimate = self.estimate(id);
-        // Until the reported lease is over, at most a ttl, the core refuses calls without a
-        // request.
+        // Waits until the reported lease is over, at most a ttl. Before that, the core refuses
+        // calls without a request.
         self.now = self.now + TTL;
         estimate
     }
@@ -268,7 +268,7 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
     assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
-    // A guard sets its cooldown only at the release.
+    // A guard sets its cooldown only at the release, so it becomes part of the mean.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));
@@ -295,7 +295,7 @@ fn queued_calls_get_an_estimate_too() {
     assert_eq!(process.estimate(waits), Some(WORK), "its time is up");
 }
 
-/// Fails if the estimate changes a fixed `retry_after` of the pool.
+/// Fails if a refused call gets the estimate instead of the pool's fixed `retry_after`.
 #[test]
 fn a_hint_replaces_the_estimate() {
     let hint = Duration::from_millis(2_500);

@@ -187,7 +187,8 @@ fn a_reply_after_the_budget_is_undone() {
     }
 }
 
-/// Fails if an earlier answer refuses a single try while a newer acquire of the head is under way.
+/// Fails if an earlier answer refuses a single try, although the head has asked again. The single
+/// try must wait for the answer to that acquire.
 #[test]
 fn a_single_try_shares_a_pending_answer() {
     for (reply, free) in [(taken(1), true), (held(TTL), false)] {

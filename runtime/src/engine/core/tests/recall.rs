@@ -35,7 +35,7 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
 }
 
 /// Fails if each `replay` call of a process sends its own request. Also fails if a call without
-/// `replay` gets the result, or does not ask afterwards although the lock may be free.
+/// `replay` gets the result, or does not request the lock afterwards, which may be free.
 #[test]
 fn one_answer_serves_all_replay_calls() {
     let mut core = core();
@@ -235,8 +235,8 @@ fn a_lost_lock_cannot_be_adopted() {
     assert!(silent(&mut core, START) && core.is_idle());
 }
 
-/// Fails if an adoption without an answer is not repeated, has no time limit, or leaves its lock at
-/// the store.
+/// Fails if a failed adoption is not repeated. Also fails if an adoption without an answer has no
+/// time limit, or leaves its lock at the store.
 #[test]
 fn an_adoption_without_an_answer_is_undone() {
     let (mut core, id) = (core(), TicketId(2));

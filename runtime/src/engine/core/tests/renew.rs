@@ -37,7 +37,7 @@ fn go_on(core: &mut Core) -> Instant {
 /// Moves the time to the first renewal.
 fn first_due(core: &mut Core) -> Instant {
     loop {
-        // Timers that were set before the grants go off earlier.
+        // Passes over the timers set before the grants, which are due earlier.
         let due = go_on(core);
         if core.has_requests() {
             return due;
@@ -108,7 +108,7 @@ fn an_answered_renewal_leaves_no_timer() {
     renewal(&mut core, next);
 }
 
-/// Fails if leases that are missing from an answer are not renewed again soon.
+/// Fails if leases whose outcome is missing from an answer are not renewed again soon.
 #[test]
 fn leases_missing_from_an_answer_are_renewed_again() {
     let mut core = holding();

@@ -53,8 +53,8 @@ fn a_revocation_does_not_affect_other_leases() {
     assert!(core.take_signals().is_empty(), "it was given back before");
 }
 
-/// Fails if a call keeps a revoked lock that it got by a hand-over. The key then has the token of
-/// the first holder.
+/// Fails if a call keeps a revoked lock that it got by a hand-over. The key then still has the
+/// token of the first holder, and the message names that token.
 #[test]
 fn a_revoked_lock_is_lost_after_a_hand_over() {
     let mut core = core();

@@ -143,8 +143,8 @@ impl EngineState {
         }
     }
 
-    /// Registers the calls of commands that a stopping engine does not execute.
-    /// [`stop`](Self::stop) must be called next, and notifies these calls.
+    /// Takes note of the calls whose commands a stopping engine does not execute.
+    /// [`stop`](Self::stop) must be called next, and notifies them.
     pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
