@@ -293,7 +293,8 @@ bugs! {
     LeaseNeverEnds,
     /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A token keeps using the place in the queue that its process has given up and is removing.
+    /// A token keeps its place in the queue, although its process has given this place up and
+    /// removes it.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,

@@ -20,8 +20,8 @@ use crate::lock::take::blocking::{Parks, park};
 use crate::lock::take::settings::{Beat, OnLost, Settings};
 use crate::pool::{LockPool, installed};
 
-/// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
-/// bounds of the body once, where it is boxed.
+/// The future of a call with `detach`. It is boxed, so that the body's type is not a part of the
+/// future's type. The compiler then checks the bounds of the body once, where it is boxed.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// The return type of a function with `cooldown`.

@@ -30,8 +30,8 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when the call has requested its only key. With several keys, or if the call enters a
-    /// lock, set when it has all of them.
+    /// The call's lease on the key. A call that takes one key itself sets this with its request.
+    /// Other calls set it when they have all their keys.
     lease: OnceLock<LeaseRef>,
 }
 
