@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Fails if the type of a method is cut off at one of its brackets, or if a function inside a
-    /// method gets the name of that method.
+    /// Fails if a method's type is cut off at one of its brackets. Also fails if a function inside
+    /// a method gets the method's name.
     #[test]
     fn brackets_in_paths_are_matched() {
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());

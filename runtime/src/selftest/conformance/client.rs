@@ -88,7 +88,8 @@ impl Client {
     }
 
     /// True if a failure proves nothing, because the test was delayed for more than a third of the
-    /// short ttl: by its slowest answer, or by a suspension of its thread for up to `longest`.
+    /// short ttl. The delay is its slowest answer, or `longest`, the longest possible suspension of
+    /// its thread.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }

@@ -330,8 +330,8 @@ fn messages_from_other_nodes_are_ignored() {
     assert_eq!(events(&mut router).len(), 2);
 }
 
-/// Fails if a map with a new owner of a slot does not end the engine's wait before a retry, or if
-/// the same map ends it again.
+/// Fails if a new owner of a slot does not end the engine's wait before a retry, or if the same map
+/// ends it again.
 #[test]
 fn a_new_slot_map_ends_waits_for_old_owners() {
     let mut router = router();
