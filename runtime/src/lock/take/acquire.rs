@@ -282,9 +282,9 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request. This works if the store can take them in one step, every key
-    /// is free, and no other call of this process requests one. Returns none if the call must take
-    /// its locks individually.
+    /// Takes all locks in one request. This works if the store can take them in one step and every
+    /// key is free. No other call of this process may hold or request one. Returns none if the call
+    /// must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
