@@ -32,7 +32,7 @@ pub(crate) struct KitStore {
     clock: Clock,
     /// The engine's requests without an answer.
     unanswered: HashSet<OpId>,
-    /// The tokens by which this pool may hold each key.
+    /// For each key, the tokens with which the store may have granted it to this pool.
     tokens: KeyMap<Vec<Token>>,
     /// Events for the engine's next polls.
     ready: VecDeque<StoreEvent>,
@@ -57,8 +57,8 @@ impl KitStore {
         }
     }
 
-    /// Records the keys that this pool may hold after the request. Also takes away the locks that
-    /// must be lost just before this request.
+    /// Records the tokens with which this pool may hold keys after the request. Before that, takes
+    /// away the locks that the test lets the pool lose at this request.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Take(Take { key, token, .. }) | Op::Adopt { key, token, .. } => {
@@ -135,7 +135,8 @@ impl KitStore {
         }
     }
 
-    /// Polls the inner store for the next event that the engine must receive, now or later.
+    /// Polls the inner store for the next event for the engine. Skips answers that the engine does
+    /// not await, and other events while the line is down.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             let event = match self.inner.poll_event(cx) {

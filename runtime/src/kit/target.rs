@@ -1,4 +1,5 @@
-//! The connection target of a kit's pool: the store, and the line between the pool and the store.
+//! The connection target of a kit's pool: the store, and the line to it, which is a simulated
+//! connection.
 
 use std::fmt;
 use std::sync::Arc;

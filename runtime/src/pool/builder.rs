@@ -348,7 +348,7 @@ impl LockPoolBuilder {
 
 impl fmt::Debug for LockPoolBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may contain a password.
+        // Leaves out the URL, which may contain a password.
         f.debug_struct("LockPoolBuilder")
             .field("namespace", &self.namespace)
             .field("wait", &self.wait)

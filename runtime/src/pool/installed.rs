@@ -163,7 +163,7 @@ pub async fn init_from_env() -> Result<(), LockError> {
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
-    // All pools stop at the same time and share the limit.
+    // All pools stop at the same time, each within the whole limit.
     let shutdowns: Vec<_> = pools
         .iter()
         .map(|pool| pool.begin_shutdown(limit))

@@ -165,7 +165,7 @@ struct Inner {
     own_thread: bool,
     /// The store's URL without its password.
     place: String,
-    /// The store, to which `check` opens a separate connection.
+    /// The kind of store and its address. `check` opens a separate connection to it.
     target: Target,
     options: Options,
     /// Used by `inspect`, `locks` and `force_release`.

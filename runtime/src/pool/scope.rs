@@ -5,7 +5,8 @@ use std::future::Future;
 use super::LockPool;
 
 tokio::task_local! {
-    /// None in a task that `leasehold::spawn` started outside of all scopes.
+    /// None in a task that `leasehold::spawn` started outside of all scopes. Not set in other code
+    /// outside of all scopes.
     static SCOPED: Option<LockPool>;
 }
 

@@ -13,7 +13,7 @@ use crate::store::options::Options;
 use crate::store::source::{Source, no_server};
 use crate::store::{Connecting, LockStore, Op, Reply, Request, StoreEvent};
 
-/// The address of a store that does nothing; no URL names it.
+/// The address of a store that does nothing. No URL names it.
 pub(crate) struct Nothing;
 
 impl Backend for Nothing {

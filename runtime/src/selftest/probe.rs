@@ -70,7 +70,7 @@ pub async fn conformance_of_queues(url: &str) {
 }
 
 /// Requests both `keys` after `moves` has moved the second key to another node. The store still
-/// expects both keys on one node.
+/// expects both keys on one node, so this node redirects the second request.
 ///
 /// # Panics
 ///
@@ -81,8 +81,8 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Connects to the nodes, calls `met`, and then requests `key`. The nodes must be prepared so that
-/// one grants the lock and the others refuse it. See `given_back` of the suite.
+/// Connects to the nodes, calls `met`, in which the test can suspend a node, and then requests
+/// `key`. One node must grant the lock and the others refuse it. See `given_back` of the suite.
 ///
 /// # Panics
 ///
@@ -114,8 +114,8 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// Gives up a request to the cluster at `url`. Its transaction then fails because its epoch is
-/// outdated.
+/// Sends a transaction with an outdated epoch to the cluster at `url`, and gives its request up
+/// before the transaction fails.
 ///
 /// # Panics
 ///

@@ -72,7 +72,7 @@ bugs! {
     RenewWithoutCompare,
     /// A renewal sets the key, and so creates it again.
     RenewBySet,
-    /// An acquire that finds its own token in the key is refused.
+    /// A repeated acquire, which finds its own token in the key, is refused.
     NotIdempotent,
     /// The fences come from a counter, which starts again on an empty server.
     FenceFromCounter,
@@ -83,12 +83,14 @@ bugs! {
     QuorumOfAnswers,
     /// A node restarted without its data votes at once.
     NoQuarantine,
-    /// A lock handed over inside the process counts as newly acquired, so it outlives its lease.
+    /// The lease of a lock handed over inside the process begins again at the hand-over, so it
+    /// outlives the key at the store.
     HandedOverWithoutEnd,
-    /// A lock is handed over inside the process although a transaction of its holder may still run.
+    /// A lock is handed over inside the process although a database transaction that has checked
+    /// its fence may still run.
     PinsUnminded,
-    /// While another transaction has locked one row, the requests for other rows fail too, again
-    /// and again.
+    /// While another transaction has locked one row of PostgreSQL's table of locks, the requests
+    /// for other rows fail too, again and again.
     LockedRowFailsAll,
     /// A handed-over lock keeps the fence of its previous holder.
     FenceHandedOver,
@@ -142,7 +144,7 @@ bugs! {
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, an unanswered renewal counts as done.
+    /// In a cluster, an unanswered renewal counts as successful.
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
@@ -191,11 +193,12 @@ bugs! {
     WrongLeaseExtended,
     /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,
-    /// A removal is sent without the list of acquires that the server must execute before it.
+    /// A removal is sent without the list of the unanswered acquires that it undoes, so it counts
+    /// as final although they may arrive later.
     OrderForgotten,
     /// The end of a connection counts as the answer to the releases sent on it.
     CutIsAnswer,
-    /// A wake-up of the store's waker is forgotten while a thread polls the store.
+    /// If the store calls its waker while a thread polls it, that thread does not poll again.
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
     ListenerEndUnnoticed,
@@ -208,9 +211,10 @@ bugs! {
     /// Requests are collected while several woken callers run, but are not sent after the callers
     /// have run.
     GatheredForever,
-    /// A command is executed before the commands that its task deferred earlier.
+    /// A command is executed before earlier commands of its task, which a low-priority thread has
+    /// left to the keeper.
     DeferredOvertaken,
-    /// The keeper is not woken for a deferred command.
+    /// The keeper is not woken for a command that a low-priority thread has left to it.
     DeferredUnnoticed,
     /// `ready` does not request a lock.
     ReadyUnasked,
@@ -239,7 +243,8 @@ bugs! {
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUnreported,
-    /// If a request fails while a lock is taken away by force, its holder counts as gone.
+    /// While a lock is taken away by force, its holder counts as gone if the check of its node
+    /// fails.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
     GoneUnseen,
@@ -258,7 +263,8 @@ bugs! {
     /// A lock is granted or renewed beyond the time for which heartbeats have confirmed its
     /// session.
     SessionUnconfirmed,
-    /// A heartbeat counts at once, although a replaced leader may have answered it.
+    /// A heartbeat counts at once, although a leader that the cluster has already replaced may have
+    /// answered it.
     HeartbeatBelieved,
     /// A connection to etcd is kept although its token is refused.
     OldTokenKept,
@@ -270,15 +276,15 @@ bugs! {
     GrantedTimeReadOnce,
     /// The end of a connection does not wake the tasks that wait for its watches.
     WatchesForgotten,
-    /// If all replicas must answer, only the connected replicas count, instead of all that the
-    /// Sentinels know.
+    /// With `replicas = all`, only the connected replicas count, instead of all that the Sentinels
+    /// know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request at once and alone, although many requests
     /// are unanswered.
     CallsPileUp,
     /// Sessions on PostgreSQL run functions and operators that other roles have created.
     SearchPathTrusted,
-    /// A collected request does not shorten the time-outs of the requests that it waits for.
+    /// A collected request waits longer than its own time-out for the answers to earlier requests.
     GatheredPatiently,
     /// A connection counts as silent although its socket has bytes that a late listener has not
     /// read.
@@ -287,7 +293,8 @@ bugs! {
     LeaseNeverEnds,
     /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A token keeps using the place in the queue that its process has given up and is removing.
+    /// A token keeps its place in the queue, although its process has given this place up and
+    /// removes it.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
@@ -314,7 +321,7 @@ bugs! {
     FingerprintIgnored,
     /// A kept result answers a call of another function.
     FunctionIgnored,
-    /// One answer of the store serves the calls of all functions that wait for the key.
+    /// A kept result of one function also answers the waiting calls of other functions for the key.
     AnswerForAllFunctions,
     /// A result is kept without a check that it reads back as the same value.
     KeptUnread,
@@ -324,7 +331,8 @@ bugs! {
     ReplayHandedOver,
     /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,
-    /// A call adopts a kept lock with the constant that the lock's value has instead of a token.
+    /// A call can adopt a kept lock with the zeros that the lock's value has in the place of a
+    /// token.
     ConstantAdopted,
     /// The fence of an adopted lock is taken from its handover, which may have been altered.
     ForgedFenceBelieved,

@@ -142,7 +142,7 @@ impl Provider {
         })
     }
 
-    /// Runs the program's function, which may block or panic.
+    /// Runs the program's function on this thread, where the function may block or panic.
     pub(crate) async fn provide(&self) -> Result<Credentials, SourceError> {
         (self.0)().await
     }

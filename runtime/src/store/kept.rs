@@ -32,8 +32,8 @@ impl Fingerprint {
 }
 
 impl Kept {
-    /// True if the result answers a call with this fingerprint. A missing fingerprint on either
-    /// side matches every call.
+    /// True if the result answers a call with this fingerprint. Also true if the result or the call
+    /// has no fingerprint.
     pub(crate) fn answers(&self, asked: Option<Fingerprint>) -> bool {
         match (self.fingerprint, asked) {
             (Some(kept), Some(asked)) => kept == asked,

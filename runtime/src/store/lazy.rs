@@ -35,7 +35,8 @@ struct LazyStore {
     store: Option<Box<dyn LockStore>>,
 }
 
-/// Returns a store for `target` that connects in the background. The future is ready at once.
+/// Returns a future that gives a store for `target` at once. This store then connects in the
+/// background.
 pub(crate) fn connect(target: Target, options: Options) -> Connecting {
     Box::pin(async move {
         let server = target.to_string();
@@ -72,7 +73,8 @@ impl LazyStore {
         if self.store.is_some() || (has_failed && seeded!(LazyGivesUp)) {
             return moved;
         }
-        // Only one attempt at a time, because an attempt may migrate a database, which takes long.
+        // Begins no second attempt beside one that seems to hang, because that one may migrate a
+        // database, which takes long.
         if self.supervisor.is_connecting() {
             return moved;
         }
@@ -132,8 +134,8 @@ impl LockStore for LazyStore {
     }
 }
 
-/// Runs an attempt to connect as a task, so that no caller of the engine does its work. The task
-/// ends with the returned future.
+/// Runs an attempt to connect as a task, so that no caller of the engine does its work. Dropping
+/// the returned future aborts the task.
 fn attempt(connecting: Connecting) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
     let task = Task(tokio::spawn(connecting));
     async move {

@@ -87,8 +87,8 @@ fn none(why: &str) -> Failure {
     )
 }
 
-/// Adds the user to the failure of a refused login. If `changes` is true, a later attempt gets
-/// other credentials and may succeed.
+/// Adds the user to the failure of a refused login. If `changes` is true, later attempts get other
+/// credentials, so the failure allows a retry.
 pub(crate) fn refused(failure: Failure, user: &str, changes: bool) -> Failure {
     let LockError::Unavailable { source } = &failure.error else {
         return failure;

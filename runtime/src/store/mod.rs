@@ -104,8 +104,8 @@ pub(crate) trait LockStore: Send {
     /// Returns the next event. If there is none, wakes `cx` when one arrives.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// True if the store has lost its server and not yet reached it again. The engine calls this
-    /// after each poll.
+    /// True if the store has lost its server and not yet reached it again, even if no attempt to
+    /// connect has failed yet. The engine calls this after each poll.
     fn is_away(&self) -> bool {
         false
     }
@@ -153,7 +153,8 @@ pub(crate) trait Socket: Send + Sync {
     fn leave_to_listener(&self, listener: bool);
 
     /// Records that a listener has found the socket readable. The next thread that polls the store
-    /// reads the bytes. While a listener waits, no thread reads the socket before this call.
+    /// reads the bytes. While the socket is left to a listener, no thread reads it before this
+    /// call.
     fn received(&self);
 }
 
@@ -221,8 +222,8 @@ pub(crate) enum Reply {
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// False if the key certainly did not carry the token. A quorum answers false if the nodes
-        /// that may have had the key are not a majority.
+        /// False if the key certainly did not carry the token. A quorum answers false if fewer than
+        /// a majority of its nodes may have had the key.
         found: bool,
         /// True if every request in `Give::after` reached the server before this release, on the
         /// same connection. None of them can then take the key after the release.
@@ -253,8 +254,8 @@ pub(crate) enum StoreEvent {
     Turn(FullKey),
     /// Another process has begun to queue for a key that this process holds.
     Wanted(FullKey),
-    /// The key was taken away by force. `lease` is one [half](Token::half) of the token that held
-    /// the key.
+    /// The key was taken away by force. `lease` identifies the lost lease: it is one
+    /// [half](Token::half) of the token that held the key.
     Revoked { key: FullKey, lease: u64 },
     /// The store no longer has these locks, because their session has ended. This event answers no
     /// request.

@@ -21,7 +21,8 @@ pub(crate) struct Options {
     pub(crate) make_way_after: Duration,
     /// The builder's `replicas`. A URL can specify `replicas` too.
     pub(crate) replicas: Option<Replicas>,
-    /// The largest number of replicas that the store has ever seen at one time.
+    /// The largest number of replicas that the store has ever seen at one time. If `replicas` is
+    /// `all`, so many must acknowledge a write.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
     /// The source of credentials, if it replaces the credentials in the URL.

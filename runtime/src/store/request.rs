@@ -40,7 +40,8 @@ pub(crate) enum Op {
     Keep {
         renewals: Vec<Renewal>,
         /// True for shares: the store extends each token's share, unless the share has expired. If
-        /// the token has the whole lock, the lock becomes a share without a limit.
+        /// the token has the whole lock, this is a downgrade: the lock becomes a share without a
+        /// limit.
         shares: bool,
     },
     Give(Give),
@@ -99,7 +100,7 @@ pub(crate) enum TakeKind {
     },
     /// A kept result, if there is one for the key and the function, or else the whole lock without
     /// reserved fences. A kept result is returned even if the key is held, or was handed to this
-    /// process. In that case the request changes nothing.
+    /// process. A request that a kept result answers changes nothing.
     Recall,
 }
 

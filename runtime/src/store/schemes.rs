@@ -20,8 +20,8 @@ use crate::error::LockError;
 /// The accepted forms of a URL, for error texts.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix`, `etcds://…`, `zookeeper://host[:port],…/chroot` or `memory://`";
 
-/// Defines `backend`, which parses a URL according to its scheme. Each line has the schemes of a
-/// backend, the backend's type, and the required feature.
+/// Defines `backend`, which parses a URL according to its scheme. Each line of the table has the
+/// schemes of a backend, the backend's type, and the required feature.
 macro_rules! backends {
     ($($schemes:pat => $backend:path, $feature:tt;)+) => {
         fn backend(scheme: &str, url: &str) -> Option<Result<Target, LockError>> {
@@ -101,8 +101,8 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
     ))
 }
 
-/// True if all characters may occur in a scheme (RFC 3986, section 3.1). The check rejects a text
-/// with credentials before the scheme, because they contain `:` or `@`.
+/// True if all characters may occur in a scheme (RFC 3986, section 3.1). The check rejects a URL
+/// with credentials before its scheme, because they contain `:` or `@`.
 fn is_scheme(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

@@ -49,7 +49,7 @@ pub(crate) fn no_server() -> LockError {
     LockError::config("the locks of this store are in this process; there is no server to look at")
 }
 
-/// Position in a list: the last key, or the server's cursor. Empty at the beginning.
+/// Position in a list, as a key or as the server's cursor. Empty at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) String);
 

@@ -99,7 +99,7 @@ impl Tls {
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
     /// Returns a copy that builds a separate configuration, so that it can demand another `Proof`
-    /// from the server. Clones share the built configuration.
+    /// of identity from the server. Clones share the built configuration.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]

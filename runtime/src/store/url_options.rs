@@ -74,8 +74,8 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Fails if options remain, other than those in `left`. `known` lists all options of the store,
-    /// for the error text.
+    /// Fails if options remain, other than those in `left`, which a later parser reads. `known`
+    /// lists all options of the store, for the error text.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {

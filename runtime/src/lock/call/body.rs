@@ -122,8 +122,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Panics, like a compiler-generated future that is polled after its end. `Future::poll` does not
-/// allow such a poll.
+/// Panics because of a poll after the end, which `Future::poll` does not allow. Futures of `async`
+/// code do the same.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

@@ -64,7 +64,7 @@ async fn taken_and_run(
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // Only the shutdown of the runtime aborts the task. The body has not finished.
+            // The shutdown of the runtime has aborted the task before the body has returned.
             Err(_) => Err(locks.lost_error()),
         },
     }

@@ -72,8 +72,8 @@ impl Gate {
         }
         self.polls = self.polls.saturating_add(1);
         let poll = || nesting::inside(locks, || body.poll(cx));
-        // The span is exited only after a panic of the body has been caught. A panic of the
-        // subscriber during a panic of the body would end the process.
+        // Catches a panic of the body before the span is exited. If the subscriber panicked at the
+        // exit while the body's panic lasts, the process would end.
         let observed = || {
             let _entered = self.held.enter_span();
             catch_unwind(AssertUnwindSafe(poll))
@@ -136,7 +136,8 @@ mod tests {
             Poll::<()>::Pending
         });
         let run = pool.lock("k").ttl(ttl).run(body);
-        // At its end, a time-out would poll `run` again, which would hide a missed loss.
+        // Not `tokio::time::timeout`: at its end, it polls `run` again, which would hide a missed
+        // loss.
         let ended = tokio::select! {
             biased;
             () = tokio::time::sleep(LONG) => None,
@@ -146,7 +147,7 @@ mod tests {
             matches!(ended, Some(Err(LockError::Lost { .. }))),
             "{ended:?}"
         );
-        // The body is never polled if this thread was delayed until the lease was over.
+        // One poll, or none if this thread was delayed until the lease was over.
         assert!(polls <= 1, "{polls}");
     }
 }

@@ -222,7 +222,7 @@ impl LockHandle {
         self.locks.deadline()
     }
 
-    /// Like `deadline`, but also available when the lease is over.
+    /// Like `deadline`, but keeps its value when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.locks.confirmed()

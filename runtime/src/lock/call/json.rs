@@ -1,4 +1,4 @@
-//! The same JSON in every build of a program.
+//! Writes the same JSON in every build of a program, and reads the same value from it.
 //!
 //! If one crate of a program enables a feature of `serde_json`, Cargo enables it for all crates.
 //! `preserve_order` changes the order of a `Value`'s fields. `arbitrary_precision` changes the
@@ -13,7 +13,7 @@ use serde_json::{Error, Serializer, Value};
 
 use crate::base::seeded::seeded;
 
-/// Returns the JSON of `value`, if a reader gets the same value from it.
+/// Returns the JSON of `value`. Fails if another value comes back from this JSON.
 pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, Error> {
     let json = portable(value)?;
     if seeded!(KeptUnread) || read::<T>(&json)?.is_same {
@@ -84,8 +84,8 @@ fn is_exact(number: &str) -> bool {
     shortest.is_some() && shortest == decimal(number)
 }
 
-/// True if both are the JSON of the same value. The order of a `HashMap` and a `HashSet` varies, so
-/// any order is ignored.
+/// True if both are the JSON of the same value. Ignores the order of fields and of lists, because
+/// the order of a `HashMap` and a `HashSet` varies.
 fn is_same(one: &str, other: &str) -> bool {
     let sorted = |json| rewritten(json, Rules::COMPARISON);
     one == other || sorted(one) == sorted(other)

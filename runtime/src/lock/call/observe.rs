@@ -11,7 +11,7 @@ thread_local! {
 
 /// Records that a call got a kept result.
 pub(crate) fn replayed() {
-    // A thread in its teardown polls no future of `watch_replays`.
+    // Fails only in the teardown of a thread, which polls no future of `watch_replays`.
     let _ = REPLAYED.try_with(|replayed| replayed.set(true));
 }
 
@@ -55,8 +55,8 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     (output, replayed)
 }
 
-/// One poll of a future of `watch_replays`. A kept result also counts for each enclosing
-/// `watch_replays`.
+/// One poll of a future of `watch_replays`. At its end, a kept result is also recorded for the
+/// enclosing `watch_replays`, if there is one.
 struct Watch {
     outer: bool,
 }

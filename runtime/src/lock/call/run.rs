@@ -20,8 +20,8 @@ use crate::lock::take::blocking::{Parks, park};
 use crate::lock::take::settings::{Beat, OnLost, Settings};
 use crate::pool::{LockPool, installed};
 
-/// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
-/// bounds of the body once, where it is boxed.
+/// The future of a call with `detach`. It is boxed, so that the body's type is not a part of the
+/// future's type. The compiler then checks the bounds of the body once, where it is boxed.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// The return type of a function with `cooldown`.
@@ -163,7 +163,7 @@ impl Call {
         self
     }
 
-    /// Sets the option `pool = self.locks`; an `&Arc<LockPool>` coerces.
+    /// Sets the option `pool = self.locks`. The compiler also accepts an `&Arc<LockPool>`.
     #[must_use]
     pub fn pool(mut self, pool: &LockPool) -> Self {
         self.0.section_mut().set_pool(Ok(pool.clone()));
@@ -200,7 +200,7 @@ impl Call {
         self.run_keeping(body, None)
     }
 
-    /// Like [`run`](Self::run), but keeps the lock for its `cooldown` after `Ok`.
+    /// Like [`run`](Self::run), but keeps the lock for the call's `cooldown` after `Ok`.
     pub fn run_with_cooldown<'a, F, Hint>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -222,7 +222,8 @@ impl Call {
         self.run_detached_keeping(body, None)
     }
 
-    /// Like [`run_detached`](Self::run_detached), but keeps the lock for its `cooldown` after `Ok`.
+    /// Like [`run_detached`](Self::run_detached), but keeps the lock for the call's `cooldown`
+    /// after `Ok`.
     pub fn run_detached_with_cooldown<F, Hint>(self, body: F, _: Hint) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
@@ -238,7 +239,8 @@ impl Call {
         park(parks, self.run(pin!(Some(async { body() }))))
     }
 
-    /// Like [`run_blocking`](Self::run_blocking), but keeps the lock for its `cooldown` after `Ok`.
+    /// Like [`run_blocking`](Self::run_blocking), but keeps the lock for the call's `cooldown`
+    /// after `Ok`.
     pub fn run_blocking_with_cooldown<T, Hint>(
         &mut self,
         body: impl FnOnce() -> T,
@@ -258,8 +260,8 @@ impl Call {
         parks
     }
 
-    /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for its `cooldown`
-    /// if `good` returns true for the value.
+    /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for the call's
+    /// `cooldown` if `good` returns true for the value.
     pub(crate) fn run_keeping<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,

@@ -20,7 +20,8 @@ use crate::lock::take::settings::Settings;
 use crate::pool::{LockPool, installed};
 use crate::store::kept::{Kept, Record};
 
-/// One run of a body inside the locks of one call. No field's type depends on the body.
+/// One run of a body inside the locks of one call. No field's type depends on the body, so this
+/// code is compiled once for all bodies.
 pub(crate) struct Section {
     at: At,
     /// None for the installed pool.
@@ -51,7 +52,7 @@ impl Hidden for Section {
     }
 }
 
-/// Progress of a call. Each stage owns everything that the call gives up when it is dropped.
+/// Progress of a call. Each stage owns the locks and requests that a dropped call gives up.
 enum Stage {
     /// Nothing is requested yet.
     New,

@@ -75,7 +75,8 @@ fn readable(path: &str) -> Option<String> {
     }
     let (before, after) = match split_outside(block, separator) {
         Some(parts) => parts,
-        // An impl without a trait, in another module than the type.
+        // An impl without a trait, such as `shop::web::<impl shop::Orders>::create`, has only a
+        // type.
         None if separator == " for " => (block, block),
         None => return None,
     };
@@ -102,7 +103,7 @@ fn is_balanced(path: &str) -> bool {
     depth == Some(0)
 }
 
-/// Returns the depth after a character. None for a `>` without its `<`.
+/// Returns the number of `<` that are open after `character`. None for a `>` without its `<`.
 fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
     match character {
         '<' => Some(depth + 1),
@@ -242,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Fails if a name has only a part of the method's type, or if a function inside a method gets
-    /// the name of that method.
+    /// Fails if a method's type is cut off at one of its brackets. Also fails if a function inside
+    /// a method gets the method's name.
     #[test]
     fn brackets_in_paths_are_matched() {
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());

@@ -30,8 +30,8 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when the call has requested its only key. With several keys, or if the call enters a
-    /// lock, set when it has all of them.
+    /// The call's lease on the key. A call that takes one key itself sets this with its request.
+    /// Other calls set it when they have all their keys.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct LeaseRef {
     /// True for a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
-    /// Place of a call that waited for this lock in a task spawned by the holder's body. Removed
-    /// when it is logged.
+    /// Place of a call that waited for this lock in a task spawned by the holder's body. If the
+    /// lease is lost, this place is logged once, and thereby removed.
     own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 
@@ -111,7 +111,8 @@ impl Locks {
         }
     }
 
-    /// Like [`fence`](Self::fence), for spans: the fence does not count as read by the program.
+    /// Like [`fence`](Self::fence), for spans: the fence does not count as read by the program, so
+    /// no database transaction can hold the lock by it.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.peek_fence(),
@@ -145,7 +146,7 @@ impl Locks {
         self.first(LeaseCell::deadline)
     }
 
-    /// Like `deadline`, but also available when the lease is over.
+    /// Like `deadline`, but keeps its value when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::confirmed)
@@ -199,7 +200,7 @@ impl Locks {
         }
     }
 
-    /// Returns the error of the lost lease.
+    /// Returns the error of the first lost lease.
     pub(crate) fn lost_error(&self) -> LockError {
         let lost = self.iter().find(|lock| !lock.is_live());
         lost.unwrap_or(&self.0[0]).lost_error()
@@ -314,8 +315,8 @@ impl LeaseRef {
         task.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns a clone for a call nested directly in the call with this lease. All such calls share
-    /// one permit.
+    /// Returns a clone for a call nested directly in the call with this lease. Only one such call
+    /// runs at a time, so all clones share one permit.
     pub(crate) fn view(&self) -> Self {
         // Creates the semaphore now, so that all clones share it.
         let _ = self.permit();

@@ -41,7 +41,8 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // A thread in its teardown has lost its path. Code that it polls counts as outside all locks.
+    // Fails only in the teardown of a thread, which has already dropped its path. Code that the
+    // thread still polls counts as outside all locks.
     let entered = PATH.try_with(|path| path.borrow_mut().push((task::try_id(), locks.clone())));
     let _leave = entered.is_ok().then_some(Leave);
     poll()
@@ -80,7 +81,7 @@ fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
 /// Records that the running code waits at `at` for keys that the spawner of its task holds. If the
 /// spawner's body awaits the task, the body waits for its own lock.
 pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
-    // Only a task spawned by `leasehold::spawn` has such a path.
+    // Fails outside of the tasks of `leasehold::spawn`. The spawner of another task is not known.
     let _ = SPAWNED_ON.try_with(|path| {
         for key in keys {
             let leases = path.iter().flat_map(Locks::iter).filter_map(Lock::lease);

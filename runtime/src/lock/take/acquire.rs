@@ -44,8 +44,8 @@ pub(crate) struct Acquisition {
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
 
-/// Begins to take or enter every lock. The caller must poll the acquisition next, without doing
-/// anything in between.
+/// Begins to take or enter every lock. The caller must poll the acquisition next, because nothing
+/// wakes its task before that.
 pub(crate) fn begin(
     pool: LockPool,
     locks: Locks,
@@ -121,7 +121,8 @@ fn ask(
     })
 }
 
-/// Begins to adopt a lock handed over by another process. The caller must poll this next.
+/// Begins to adopt a lock handed over by another process. The caller must poll the acquisition
+/// next, as after `begin`.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
@@ -281,8 +282,8 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request, if every key is free and the store can take all in one step.
-    /// No other call of this process may hold or request one of the keys. Returns none if the call
+    /// Takes all locks in one request. This works if the store can take them in one step and every
+    /// key is free. No other call of this process may hold or request one. Returns none if the call
     /// must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
@@ -309,8 +310,8 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are released at once. Returns none if the first leases have become too old.
-    /// The call then starts again.
+    /// locks before it are released at once. Returns none if the first leases have become too old
+    /// (see `fresh`). The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
@@ -367,7 +368,7 @@ impl Taking {
         let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // A stopped engine drops `caller`, and has already ended the enclosing call's lease.
+        // A stopped engine drops `caller`, which ends this wait, and has ended the outer lease.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
             // The task may be polled for another reason before the engine wakes it.
@@ -430,8 +431,8 @@ impl Taking {
         self.pool.engine().clock().now().since(self.since)
     }
 
-    /// Returns the time until a lease taken so far is too old. Without a watchdog the engine does
-    /// not renew these leases, and the body must begin with at least half a ttl left.
+    /// Returns the time until a lease taken so far is too old: the body must begin with at least
+    /// half a ttl left. A watchdog renews these leases, so they do not become too old.
     fn fresh(&self, held: &[HeldLock]) -> Duration {
         let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
         let least = own.map(|lock| lock.cell().remaining()).min();

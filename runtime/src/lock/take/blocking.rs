@@ -51,7 +51,8 @@ impl Parks {
         Self { on_worker }
     }
 
-    /// Refuses a call whose thread would have to run the engine as well.
+    /// Refuses a call that parks a runtime's own thread, if the pool's engine has no dedicated
+    /// thread. The engine could then not run, and the call would wait forever.
     pub(crate) fn check(self, pool: &LockPool) -> Result<(), LockError> {
         if self.on_worker && !pool.has_own_thread() {
             return Err(LockError::config(
@@ -110,8 +111,8 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if the body of a call that parks a worker, or of a nested call, does not count as
-    /// running on a worker.
+    /// Fails if the body of a call that parks a worker does not count as running on a worker.
+    /// Checks a nested call, too.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();

@@ -72,7 +72,7 @@ impl NestedPermit {
             if over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(holder.cell.lost_error()));
             }
-            // Checked before the permit, so that a permit that becomes free after the budget is not
+            // Checked before the permit, so that a permit that becomes free after `ended` is not
             // taken.
             if ended.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(None));

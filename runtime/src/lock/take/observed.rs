@@ -56,7 +56,8 @@ struct Keys(Locks);
 impl Asking {
     /// Begins to observe a call that requests its locks. With `log_keys`, its spans show its keys.
     pub(crate) fn begin(label: Label, locks: &Locks, clock: Clock, log_keys: bool) -> Self {
-        // The span comes first: if the subscriber panics, no call is counted.
+        // The span comes first: if the subscriber panics, the metrics have not counted the call
+        // yet.
         let span = acquire_span(label);
         let keys = (log_keys && !span.is_disabled()).then(|| Keys(locks.clone()));
         if let Some(keys) = &keys {
@@ -205,8 +206,7 @@ pub(crate) fn refused(label: Label, error: &LockError) {
     acquire_span(label).record("lock.outcome", outcome.name());
 }
 
-/// A span of a call. This is a macro, because the name is a part of the code that `tracing`
-/// generates.
+/// A span of a call. This is a macro, because `tracing` needs the name as a literal.
 macro_rules! span_of {
     ($name:literal, $label:expr) => {
         tracing::info_span!(
@@ -229,7 +229,8 @@ fn held_span(label: Label) -> Span {
     span_of!("leasehold::held", label)
 }
 
-/// Closes a span. The subscriber is notified of its end when the last handle is dropped.
+/// Drops this handle of a span. If it is the last handle, the subscriber is notified of the span's
+/// end.
 fn close(span: &mut Span) {
     if !span.is_disabled() {
         guarded(|| drop(std::mem::replace(span, Span::none())));

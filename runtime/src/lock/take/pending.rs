@@ -30,7 +30,8 @@ pub(crate) struct PendingLock {
 }
 
 impl PendingLock {
-    /// Requests the lock. The caller must poll [`poll_taken`](Self::poll_taken) next.
+    /// Requests the lock. The caller must poll [`poll_taken`](Self::poll_taken) next, because the
+    /// answer wakes only a task that has polled it.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
@@ -95,8 +96,9 @@ impl PendingLock {
         Poll::Ready(now.map(Some))
     }
 
-    /// Takes the locks of one call in one request, without queueing. With a `wait`, the try lasts
-    /// at most that long, and after a failed try the call queues for the locks individually.
+    /// Takes the locks of one call in one request, without queueing. A call without a `wait` fails
+    /// if this try fails. With a `wait`, the try lasts at most that long, and the call then queues
+    /// for the locks individually.
     ///
     /// Returns none if the locks can only be taken individually, or if a lease is already over.
     ///
@@ -148,8 +150,8 @@ impl PendingLock {
     /// the lock away now.
     pub(crate) fn polled(&self, polls: u32) {
         if self.pool.loses(self.id, polls) {
-            // This task is awake, so its waker is dropped. Otherwise the loss would wake it for an
-            // additional poll.
+            // The test kit takes the lock away now. This task is awake, so its waker is dropped.
+            // Otherwise the loss would wake it for an additional poll.
             drop(self.cell.take_waker());
             // An error means that the engine has stopped, which has ended the lease.
             let _ = self.send(Command::Listen);
@@ -192,8 +194,7 @@ impl PendingLock {
     /// Requests the release, now or after `keep`, without waiting for it.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.cell.close();
-        // If the engine is gone, the lock expires after its ttl. Otherwise the engine has the
-        // command.
+        // An error means that the engine is gone. The lock then expires after its ttl.
         self.let_go = self.send(Command::Release { id: self.id, keep }).is_ok();
     }
 

@@ -135,8 +135,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // By default, a call tries once for a lock that another call holds. But nested calls in
-            // branches of one body by default wait for each other as long as the lease lasts.
+            // Without any `wait`, a call tries once for a lock that another call holds. Nested
+            // calls in branches of one body then wait for each other as long as the lease lasts:
+            // `nested_wait` is none.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,

@@ -26,7 +26,7 @@ use crate::store::options::Options;
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// The engine requests no further lock while this many requests have no answer. A server answers
-/// this many requests within a few dozen milliseconds.
+/// this many requests within a few dozen milliseconds, so a further request waits no longer.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPoolBuilder {
@@ -90,8 +90,8 @@ pub(super) struct Connection {
     pub(super) target: Target,
     pub(super) options: Options,
     pub(super) limits: Limits,
-    /// The locks of a store in this process, none for a store on a server. Set when the store is
-    /// connected.
+    /// The locks, if the store keeps them in this process. None for a store on a server. Set when
+    /// the store is connected.
     local: Arc<OnceLock<Option<Arc<Space>>>>,
 }
 

@@ -57,7 +57,8 @@ impl LockPoolBuilder {
     }
 }
 
-/// Returns a future that is ready at once. A store on a server then connects in the background.
+/// Returns a future that gives the store at once. A store on a server connects in the background
+/// after that.
 fn at_once(connection: &Connection) -> Connecting {
     let (target, options) = (connection.target.clone(), connection.options.clone());
     #[cfg(feature = "__remote")]

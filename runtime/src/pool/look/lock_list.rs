@@ -38,7 +38,8 @@ pub struct LockList {
     next: Next,
 }
 
-/// The next page of the list: its place, the pending request for it, or the end of the list.
+/// The next page of the list: its position in the list, the pending request for it, or the end of
+/// the list.
 enum Next {
     From(Place),
     Asking(Asking),

@@ -139,8 +139,8 @@ impl Asked {
     }
 }
 
-/// Sends the result of `ask`, or an error if there is no result at `until`. Does not call `ask` if
-/// the caller is gone.
+/// Answers a question with the result of `ask`, or with an error if there is no result at `until`.
+/// Does not call `ask` if the caller is gone.
 async fn reply_with<'a, T>(
     reply: Reply<T>,
     source: &'a mut Result<Box<dyn Source>, LockError>,

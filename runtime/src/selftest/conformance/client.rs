@@ -87,14 +87,15 @@ impl Client {
         }
     }
 
-    /// True if a test was delayed so much that its failure proves nothing. `longest` is the longest
-    /// time that its thread may have been suspended.
+    /// True if a failure proves nothing, because the test was delayed for more than a third of the
+    /// short ttl. The delay is its slowest answer, or `longest`, the longest possible suspension of
+    /// its thread.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// With `listeners`, stops reading the sockets, as if listener threads read them. The suite has
-    /// no such threads. Otherwise lets the store read them again.
+    /// Leaves the sockets to listeners if `listeners` is true. The suite has none, as if all
+    /// listeners were late. Otherwise lets the store read the sockets again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;

@@ -46,7 +46,8 @@ async fn acquire_late(one: &mut Client, name: &str) -> (FullKey, Token) {
                 Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => return Poll::Ready(Some(reply)),
                 Poll::Ready(StoreEvent::Reply(_, Err(failure))) => panic!("{}", failure.error),
                 Poll::Ready(_) => continue,
-                // The runtime polls its sockets only after this future has returned.
+                // Returns without a reply, because the runtime polls its sockets only after this
+                // future.
                 Poll::Pending if was_late => return Poll::Ready(None),
                 Poll::Pending => std::thread::sleep(LATENESS),
             }

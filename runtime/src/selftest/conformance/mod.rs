@@ -67,7 +67,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     // delays.
     if !promises.is_quorum() && !promises.sessions {
         // This test comes first, because the Redis store replaces its connection some time after a
-        // request without an answer.
+        // request without an answer. A new socket would not be left to listeners.
         play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
@@ -121,8 +121,8 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
     let again = same.acquire(&key, mine, longer).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(after).await;
-    // A node outside the quorum may have executed the two acquires in the opposite order, and its
-    // key may have expired.
+    // A node outside the quorum may have executed the two acquires in the opposite order. Its key
+    // may have expired, but the other nodes still refuse.
     let late = two.acquire(&key, other, ttl).await;
     assert_eq!(late, None, "the second acquire did not extend the ttl");
     let released = one.release(&key, mine).await;
@@ -372,7 +372,8 @@ pub(crate) async fn given_back(
     let mut is_given = false;
     while !is_given {
         is_given = given();
-        // The time-out gives the client time to read every reply in its socket.
+        // The time-out gives the client time to read every reply in its socket. The replies so far
+        // must not decide.
         let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
         assert!(early.is_err(), "it has been decided: {early:?}");
     }

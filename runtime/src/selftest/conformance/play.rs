@@ -37,7 +37,8 @@ pub(super) struct Failed {
 /// Runs the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // Measures the delays in a separate task, because only the store may wake the scene's task.
+    // Measures the delays in a separate task. In the scene's task, its wake-ups would hide a
+    // missing wake-up by the store.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(

@@ -45,8 +45,9 @@ impl Promises {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. The client itself ends its leases. `short` is below
-    /// `CLAIM`, the time for which a lock is reserved for a waiting process.
+    /// Promises of a server with sessions. The client ends its leases, so a lease can be shorter
+    /// than its session. `short` is below `CLAIM`, the time for which a lock is reserved for a
+    /// waiting process.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,

@@ -97,8 +97,8 @@ async fn a_claim_runs_out(one: &mut Client, two: &mut Client, three: &mut Client
     let Reply::Held { left, .. } = three.ask(queueing(&key, third, 0)).await else {
         panic!("the key was handed to another");
     };
-    // A server with sessions does not report the end of a claim. The process that has the claim
-    // gives it up.
+    // A server with sessions does not report the end of a claim: the process that has the claim
+    // gives it up. So the test waits for longer than `CLAIM`.
     let left = if promises.sessions {
         CLAIM + CLAIM / 2
     } else {
@@ -239,7 +239,7 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
 }
 
 /// Checks a process that releases a lock that it has already lost, and requests the lock again. The
-/// release removes nothing, but the process still gets a place in the queue.
+/// release removes nothing, and the request is queued all the same.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
     let second = token();
@@ -263,8 +263,8 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// Checks that a release does not move its process in the queue. If another call of the process
-/// already waits, the process keeps its place, even the first one.
+/// Checks that a process keeps its place in the queue when it releases the lock and requests it
+/// again. The place is that of another call, which queued before the release.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();

@@ -133,8 +133,8 @@ async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the lock of a call with `min_hold` stays locked, and that the call's result is
-/// already returned.
+/// Checks that the lock of a call with `min_hold` stays locked, and that a later call already gets
+/// the result of this call.
 async fn a_kept_lock_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-kept");
     let (kept, short) = (result(None, "1"), one.promises.short);

@@ -45,7 +45,7 @@ pub fn etcd(bytes: &[u8]) {
         etcd::revoked(&session, revocation.as_bytes()),
         Some((name, fence))
     );
-    // The text may also be a name that another program has written.
+    // Reads the text as a name, too, which another program may have written.
     if let Some((key, end)) = names.parts(text) {
         assert_eq!(
             names.directory(&key) + end,
@@ -101,7 +101,7 @@ pub fn zookeeper(bytes: &[u8]) {
     assert!(zookeeper::number(&znode).is_some_and(|number| !number.is_worn_out()));
     let revoked = zookeeper::revoked(name, fence);
     assert_eq!(zookeeper::read_revoked(&revoked), Some((name, fence)));
-    // The text may also be a name that another program has written.
+    // Reads the text as a name, too, which another program may have written.
     let _ = zookeeper::read_revoked(text);
     let _ = zookeeper::token(text);
     let _ = zookeeper::number(text);

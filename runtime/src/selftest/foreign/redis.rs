@@ -68,7 +68,7 @@ fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<String>) {
 }
 
 fn agrees_with_the_framer(reply: &[u8]) {
-    // The connection ends at a malformed reply. The parser must not wait for more.
+    // The connection ends at a malformed reply, so the parser must not wait for more bytes.
     if let Err(error) = redis::parse_redis_value(reply) {
         assert!(
             !error.is_connection_dropped(),
@@ -236,8 +236,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// Checks that a slot map counts its uncovered slots, and that the slot chosen for each master
-/// belongs to that master.
+/// Checks that a slot map counts its uncovered slots, and that `one_slot_each` returns each master
+/// once, with one of its slots.
 ///
 /// # Panics
 ///

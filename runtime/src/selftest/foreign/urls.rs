@@ -20,8 +20,8 @@ const SCHEMES: [&str; 12] = [
 
 const PASSWORD: &str = "hunter2";
 
-/// Checks that no error or log text shows a password, however the URL is written and wherever the
-/// text is cut.
+/// Checks that no error or log text shows a password, however the URL is written and wherever its
+/// parser splits it.
 ///
 /// The input is a byte for the scheme, and then lines. They are the user, the texts before and
 /// after the password, and the part of the URL behind the credentials.
@@ -46,7 +46,8 @@ pub fn urls(bytes: &[u8]) {
     // The text of a path is not secret either.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
     check(&url, !is_host && !is_path && has_one(&url));
-    // After a comma the next node begins, which may have separate credentials.
+    // Skips a text with a comma, because the next node begins there and may have separate
+    // credentials.
     let credentials = rest
         .split_once("://")
         .and_then(|(_, rest)| rest.rsplit_once('@'))
@@ -56,7 +57,8 @@ pub fn urls(bytes: &[u8]) {
     check(rest, is_secret);
 }
 
-/// True if `url` has one password. URL parsers remove tabs and line breaks.
+/// True if `url` contains the password once. Skips control characters, because URL parsers remove
+/// tabs and line breaks.
 fn has_one(url: &str) -> bool {
     let url: String = url.chars().filter(|c| !c.is_control()).collect();
     url.matches(PASSWORD).count() == 1

@@ -113,7 +113,7 @@ impl ClusterSource {
                 }
                 Err(failure) if failure.retry == Retry::Never => return Err(failure),
                 Err(failure) => {
-                    // Another node may have the slot now.
+                    // After a failure, another node may have the slot, so the map is read again.
                     self.topology = None;
                     asked = self.owner(slot).await?;
                     last = Some(failure);

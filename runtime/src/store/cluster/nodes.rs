@@ -66,7 +66,7 @@ impl Access {
         endpoint: &Endpoint,
         slot: u16,
     ) -> (MasterAddress, KeyNames, Options) {
-        // With `replicas = all`, the replicas are counted separately for each master.
+        // Each master has a separate count of its replicas, which `replicas = all` needs.
         let options = Options {
             replicas_seen: Arc::default(),
             ..self.options.clone()
@@ -128,7 +128,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the redirect with which the node refused the request `id`, if it did.
+    /// Returns the redirect with which the node refused the request `id`, if it did. Adds the node
+    /// that the redirect names, if it is new.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
         let node = self.known.get_mut(&node)?;
         let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
@@ -154,8 +155,8 @@ impl Nodes {
     /// Passes the requests to the connections, in one batch for each node.
     pub(super) fn send(&mut self, requests: Vec<Directed>) {
         for directed in requests {
-            // `follow` keeps all nodes that have slots or were used recently, so the node should be
-            // present.
+            // The node should be present, because `follow` keeps all nodes that have slots or were
+            // used recently. Otherwise the request stays unanswered, and the engine retries it.
             let Some(node) = self.known.get_mut(&directed.node) else {
                 continue;
             };
@@ -171,8 +172,8 @@ impl Nodes {
         }
     }
 
-    /// Stops tracking these acquires in all connections, because a node has removed the keys that
-    /// they may have set.
+    /// Removes these acquires from the pending ones of all connections, because a node has removed
+    /// the keys that they may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -207,7 +208,8 @@ impl Nodes {
         self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
-    /// True if at least one node with slots has no working connection.
+    /// True if at least one node with slots has no working connection. Unlike `are_away`, this
+    /// includes the first attempt to connect.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();

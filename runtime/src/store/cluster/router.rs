@@ -308,8 +308,8 @@ impl Router {
         }
     }
 
-    /// Records that the engine must retry later, and that the map may be out of date, if the
-    /// failure shows this. Returns the failure for the engine.
+    /// Sets `troubled` if the engine must retry after this failure, and `stale` if the map may be
+    /// out of date. Returns the failure for the engine.
     fn trouble(&mut self, failure: Failure) -> Failure {
         self.troubled |= failure.retry != Retry::Never;
         match failure.code() {

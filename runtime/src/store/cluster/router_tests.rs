@@ -282,7 +282,8 @@ fn a_silent_node_affects_only_its_own_leases() {
     assert!(events(&mut router).is_empty(), "it was answered before");
 }
 
-/// While a slot moves, some of its keys are on the old node and some on the new one.
+/// Fails if the leases of a moving slot are not renewed individually. Some keys of the slot are on
+/// the old node and some on the new one.
 #[test]
 fn leases_of_a_migrating_slot_are_renewed_one_by_one() {
     let mut router = router();
@@ -329,7 +330,8 @@ fn messages_from_other_nodes_are_ignored() {
     assert_eq!(events(&mut router).len(), 2);
 }
 
-/// Fails if requests still wait for the old owner of a slot after the map has a new owner.
+/// Fails if a new owner of a slot does not end the engine's wait before a retry, or if the same map
+/// ends it again.
 #[test]
 fn a_new_slot_map_ends_waits_for_old_owners() {
     let mut router = router();

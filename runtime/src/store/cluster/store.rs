@@ -34,8 +34,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// as long as the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a slot map with an older epoch while `failed_reads` is below this number. Then
-/// it accepts the map, because a newly created cluster begins with a low epoch.
+/// The store rejects a slot map with an older epoch while `failed_reads` is below this number.
+/// After that, it accepts the map: the cluster may be a new one, which begins with a low epoch.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the slot map asks at once. A single node may be down, or may
@@ -203,7 +203,8 @@ impl ClusterStore {
             {
                 false
             }
-            // A node that reports no master has just left the cluster, or has not joined it yet.
+            // Ignores a map without masters: its node has just left the cluster, or has not joined
+            // it yet.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);
                 topology.uncovered() == 0 && !self.nodes.misses(self.router.map())

@@ -153,8 +153,7 @@ impl Topology {
 }
 
 /// Returns the host that the cluster announces for a node, or an empty text if it announces none.
-/// The cluster announces `?` for a node whose host name is not set. A null host means the host that
-/// the client asked.
+/// `?` stands for a host name that is not set, and a null host for the host that the client asked.
 fn announced(node: &Value) -> Option<&str> {
     match array(node)?.first()? {
         Value::Nil => Some(""),

@@ -20,8 +20,9 @@ const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 /// The oldest tested version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// The first releases with the fix of etcd#15247, for the release lines that need it. Without the
-/// fix, a leader that resumes after a pause can end leases that its successor keeps alive.
+/// The first releases with the fix of etcd#15247, in the release lines that began without it.
+/// Without the fix, a leader that resumes after a pause can end leases that its successor keeps
+/// alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
 /// Least number of voting members. With fewer, the loss of one member stops the whole cluster.
@@ -67,7 +68,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Checks one member. Adds the ID of its cluster to `clusters`.
+/// Checks one member. Adds the ID of its cluster to `clusters`, so that members of different
+/// clusters are found.
 async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>) -> Vec<Finding> {
     let name = etcd.client.address.member(at);
     let asked = async {

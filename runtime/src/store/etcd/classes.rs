@@ -16,8 +16,8 @@ pub(super) fn all() -> Vec<Timeout> {
 }
 
 /// Returns the lifetime of a session for locks with a ttl of `ttl` seconds. It is about 1 % longer,
-/// because the server's clock may run fast. It is at least another half second longer, so that one
-/// heartbeat can confirm the renewals of many locks.
+/// because the server's clock may run fast. At least half a second more lets one heartbeat confirm
+/// the renewals of many locks.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

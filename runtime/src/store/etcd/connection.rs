@@ -247,8 +247,8 @@ impl Connection {
         self.in_time(asking, patience).await
     }
 
-    /// Waits until the key created at the revision `made` is gone, or until the watch ends. Drops
-    /// `place` (a semaphore permit) once the watch is established.
+    /// Waits until the key created at the revision `made` is gone, or until the watch ends. Once
+    /// the watch is established, drops the permit `place`, so that another request can begin.
     pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
@@ -311,7 +311,7 @@ impl Connection {
             if response.canceled {
                 return Ok(());
             }
-            // The first message confirms the watch.
+            // The first message confirms the watch, so the present keys are read now.
             if let Some(lookup) = lookup.take()
                 && !seeded!(GoneUnseen)
             {
@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// Returns the remaining time of the lease without a keep-alive. None if the lease is over.
+    /// Returns the remaining time of the lease, without extending it. None if the lease is over.
     pub(super) async fn time_to_live(
         &self,
         lease: i64,
@@ -342,8 +342,8 @@ impl Connection {
     fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
-        // A member without a leader then returns an error, instead of keeping a watch without
-        // events.
+        // With this entry, a member without a leader returns an error, instead of keeping a watch
+        // without events.
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         if let Some(token) = &self.token {
             metadata.insert("token", token.clone());

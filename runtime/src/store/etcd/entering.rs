@@ -123,7 +123,7 @@ impl Etcd {
             )
         });
         let keys: Vec<_> = keys.collect();
-        // The revisions of the nodes that already exist.
+        // The revisions of the session's nodes that already exist, as a failed try has found them.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);
@@ -228,8 +228,8 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // Keeps the nodes that were doubted in the new epoch or later. The seal does not stop their
-        // requests, which may still create the nodes.
+        // Only the nodes doubted in the new epoch or later stay doubted. The seal does not stop
+        // their requests, which may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }

@@ -17,8 +17,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. In some versions, an error of the package `auth` has its
-/// own prefix if the API does not define the error. For example, old tokens have such an error in
+/// Prefixes of the server's own errors. In some versions, an error of the package `auth` has the
+/// prefix `auth:` if the API defines no such error. An example is the error for an old token in
 /// 3.5.0.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
@@ -157,7 +157,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if the connection is the cause: it is broken, or has been silent for too long.
+/// True if the connection caused the problem: it is broken, or has been silent for too long.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -165,7 +165,7 @@ pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if a new connection has broken, or has stayed without an answer.
+/// True if a new connection has broken, or its first request got no answer.
 pub(super) fn is_broken_by(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { .. } => true,

@@ -36,7 +36,7 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of requests in one transaction. The server accepts 128 operations.
 const MOST: usize = 64;
 
-/// Number of tries for a transaction while the epoch changes.
+/// Number of tries for a transaction. A try fails if the session's epoch has changed.
 const TRIES: usize = 8;
 
 /// A request for one directory, with the channel for its answer.
@@ -157,8 +157,8 @@ async fn unsealed(
     mut requests: Vec<Asked>,
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
-        // Read before the given-up requests are removed. If a request is given up later, the
-        // seal that stops it also makes this epoch invalid.
+        // Read before the given-up requests are removed. If a request is given up later, the seal
+        // that stops it changes the epoch, so the server does not carry this transaction out.
         let now = epoch.now();
         requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
         let patience = requests.iter().map(|asked| asked.patience).max()?;

@@ -94,8 +94,8 @@ impl EtcdLook {
         })
     }
 
-    /// Returns the nodes of some directories. The first node of each has the remaining time of its
-    /// lease.
+    /// Returns the nodes of some directories. The first node of each, which may be the holder's,
+    /// has the remaining time of its lease.
     async fn all_seen(&self, directories: &[&[KeyValue]]) -> Answer<Vec<Vec<Seen>>> {
         let firsts = directories.iter().filter_map(|nodes| nodes.first());
         let mut leases: Vec<_> = firsts.map(|first| first.lease).collect();
@@ -221,7 +221,7 @@ impl Look for EtcdLook {
             .client
             .ask(|connection| async move { connection.deleted(path, made, limit, ()).await });
         watching.await?;
-        // The watch may have ended although the node exists, so the node's key is read.
+        // The watch may have ended although the node still exists, so this reads the node's key.
         let own = RangeRequest {
             key: key_of(&node.path),
             ..RangeRequest::default()

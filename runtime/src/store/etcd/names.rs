@@ -53,7 +53,7 @@ impl Names {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
         let key = percent_decoded(directory)?;
-        // Each lock's key has one directory, so other encodings of the key are not accepted.
+        // Refuses other encodings of the lock's key, because each key has only one directory.
         (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 

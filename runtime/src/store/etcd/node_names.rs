@@ -31,7 +31,7 @@ struct Taken {
     may_be_there: bool,
 }
 
-/// The names of a session's nodes, numbered in the directory of each key.
+/// The names of a session's nodes: a list for each lock's key, in which a name is a position.
 #[derive(Debug, Default)]
 pub(super) struct NodeNames {
     by_key: Mutex<KeyMap<Vec<Option<Taken>>>>,
@@ -54,7 +54,7 @@ impl NodeNames {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a name for the node with this number.
+    /// Takes a free name for the new node that has this `number` (see `Node::number`).
     pub(super) fn take(&self, key: &FullKey, number: u64) -> Token {
         let mut by_key = self.by_key();
         let names = by_key.entry(key.clone()).or_default();

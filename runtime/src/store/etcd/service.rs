@@ -149,7 +149,7 @@ impl Service for Etcd {
             .client
             .ask(|connection| async move { connection.keep_alive(lease, patience).await });
         let kept = asking.await?;
-        // With less than the granted lifetime, the lease could end before its locks.
+        // If the lease no longer gets its granted lifetime, it could end before its locks.
         if !session.is_kept(kept.ttl) {
             return Err(Trouble::Ended);
         }
@@ -358,7 +358,7 @@ fn is_one_term(one: Header, other: Header) -> bool {
     (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
 }
 
-/// Converts the reason why a session was not opened.
+/// Returns the failure of a request for a lock, after its session was not opened.
 fn not_open(trouble: Trouble, executed: bool) -> Failure {
     match trouble {
         // The request for a lock was not sent yet, so it cannot have been carried out.

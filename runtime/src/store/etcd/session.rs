@@ -39,7 +39,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Must be called in the runtime that requests run on.
+    /// Starts a task, so this must be called in the runtime that requests run on.
     pub(super) fn new(
         client: Arc<Client>,
         (lease, ttl): (i64, i64),
@@ -74,8 +74,8 @@ impl Session {
         self.names.take(key, number)
     }
 
-    /// Records the start of a request that creates the node. Returns false if the node was removed
-    /// for good.
+    /// Records the start of a request that creates the node. Returns false if the node is gone, and
+    /// its name is free or belongs to another node.
     pub(super) fn begins(&self, node: &Node) -> bool {
         self.names.begins(node) || seeded!(NodesOfAnySession)
     }

@@ -1,4 +1,5 @@
-//! Code shared by stores with a single connection: replaces the connection, and sets a timer.
+//! Code shared by stores with a single connection: the replacement of this connection, and the
+//! setting of a store's timer.
 
 use std::future::Future as _;
 use std::pin::Pin;

@@ -85,7 +85,7 @@ impl<T> Supervisor<T> {
         self.next
     }
 
-    /// True from the end or the silence of a connection until a new one is adopted.
+    /// True after a connection has ended or become silent, until a new one is adopted.
     pub(crate) fn is_out(&self) -> bool {
         self.out
     }

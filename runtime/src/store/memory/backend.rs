@@ -56,7 +56,7 @@ impl Memory {
         Ok(store)
     }
 
-    /// Returns a warning about the cases in which the locks do not protect.
+    /// Returns the text of a warning: which calls these locks do not exclude.
     fn limits(&self) -> String {
         match &self.name {
             Some(name) => format!(

@@ -46,7 +46,7 @@ impl Entries {
         pool
     }
 
-    /// True if there is a pool, a key that is not free, or a result.
+    /// True if the space has a pool, a key that is not free, or a kept result.
     pub(super) fn are_used(&self, now: Instant) -> bool {
         !self.pools.is_empty()
             || self.by_key.values().any(|entry| now < entry.expires)

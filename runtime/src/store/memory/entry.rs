@@ -93,9 +93,9 @@ pub(super) enum State {
 
 impl Entry {
     /// Returns the time at which a refused call with this limit should try again, if no lease is
-    /// renewed. If permits are held, this is the time when fewer of them than the call's limit
-    /// remain. For a call without a limit, it is the end of the first permit. If no permits are
-    /// held, it is the end of the lock.
+    /// renewed. If permits are held, this is the time when so many have ended that fewer than the
+    /// call's limit remain. For a call without a limit, it is the end of the first permit. If no
+    /// permits are held, it is the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {

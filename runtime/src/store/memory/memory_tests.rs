@@ -12,7 +12,7 @@ use crate::store::{Give, GiveKind, OpId, Take, TakeKind};
 
 const TTL: Duration = Duration::from_secs(60);
 /// Number of reserved fences of each acquisition. Fences are times in microseconds, so each
-/// acquisition puts them another minute ahead of the clock.
+/// acquisition puts the latest fence another minute ahead of the clock.
 const RESERVED: u32 = 60_000_000;
 
 #[tokio::test]
@@ -118,8 +118,8 @@ fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     assert!(!space::is_known("tests-outlives"), "its lease is over");
 }
 
-/// Fails if the fences of a name begin again with the clock, although its reserved fences were
-/// ahead of the clock.
+/// Fails if, after the last pool of a name, its fences follow the clock again, although reserved
+/// fences were ahead of the clock.
 #[test]
 fn fences_keep_growing_after_the_last_pool() {
     let mut fences = Vec::new();

@@ -34,7 +34,7 @@ fn order() -> Order {
 }
 
 /// Fails unless `serde_json` has the features `preserve_order` and `arbitrary_precision`.
-/// `scripts/check` runs these tests with both.
+/// `scripts/check` runs these tests in a build with both features.
 #[test]
 #[ignore = "needs features of serde_json: `scripts/check` runs it"]
 fn this_build_has_other_features() {
@@ -86,7 +86,8 @@ fn results_are_the_same_in_every_build() {
         is_read(&json, &value);
     }
     checked(&order()).expect("every build reads it");
-    // A build without `arbitrary_precision` reads other numbers from these texts, or none.
+    // A build that reads these numbers exactly must not keep them, because a build without
+    // `arbitrary_precision` reads other numbers, or none.
     for number in [
         "123456789012345678901234567890",
         "0.12345678901234567890",
