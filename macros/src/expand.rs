@@ -346,11 +346,11 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves whole arguments into the body, so that they are dropped before the release.
+/// Moves whole arguments into the body, so that they are dropped before the release: the body might
+/// capture only a field of an argument that it uses.
 ///
-/// These are the arguments that the body uses, because the body might otherwise capture only a
-/// field of them. They also include the arguments that the key or the fingerprint uses, and those
-/// named `_…`. rustc reports any other argument as unused.
+/// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
+/// not mention any other argument, so that rustc reports it as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -401,7 +401,7 @@ fn user_block(spec: &LockSpec) -> TokenStream {
 }
 
 /// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
-/// the bound `From` is required of this parameter itself, so that rustc can suggest to add it.
+/// the code calls `From` of this parameter, so that rustc can suggest the bound if it is missing.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>
