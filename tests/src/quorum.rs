@@ -12,7 +12,7 @@ use crate::server::{Server, ServerOptions};
 use crate::server_clock::ServerClock;
 use crate::wait;
 
-/// A node begins to vote when it has run for the longest ttl plus this time.
+/// A node begins to vote when it has run for longer than the longest ttl by this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -90,7 +90,7 @@ impl Quorum {
     }
 
     /// The URL of the nodes. A node votes once it is older than `max_ttl` and all ttls in use. The
-    /// `max_ttl` of this URL is short, so only the ttls of the test count.
+    /// `max_ttl` of this URL is short, so the ttls of the test decide.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }

@@ -63,8 +63,8 @@ fn size() -> (usize, usize) {
     SIZE
 }
 
-/// True if the reader of standard output is gone. On systems other than Linux, only the next write
-/// detects this.
+/// True if the reader of standard output is gone. On systems other than Linux, always returns
+/// false: only the next write detects this.
 #[cfg(target_os = "linux")]
 pub(super) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -48,8 +48,9 @@ impl Signals {
     /// (`nohup`) stay ignored, both here and in the command. Afterwards this process blocks no
     /// signal.
     pub(super) fn ending() -> io::Result<Self> {
-        // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. The
-        // handler stays when this stream is dropped, but child processes start with the default.
+        // The parent may have made this process ignore SIGCHLD. The kernel would then not keep the
+        // exit codes of children. The handler stays when this stream is dropped, but child
+        // processes start with the default of SIGCHLD.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),

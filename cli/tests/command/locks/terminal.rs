@@ -11,7 +11,7 @@ use crate::harness::{ended, leasehold};
 const COLUMNS: usize = 80;
 
 /// Python program that prints the output of a command on a terminal of 40 rows. The first argument
-/// is the number of columns. Presses ctrl-c after the first complete screen.
+/// is the number of columns. After the first complete screen, the Python program presses ctrl-c.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
