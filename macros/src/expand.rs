@@ -47,8 +47,8 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
-    // The call is borrowed mutably by the future that runs it. A detached call is moved into its
-    // future instead.
+    // The variable of the call is `mut`, because the future that runs the call borrows it mutably.
+    // A detached call is moved into its future instead.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
@@ -400,8 +400,8 @@ fn user_block(spec: &LockSpec) -> TokenStream {
     quote_spanned!(here()=> #[deny()] #body)
 }
 
-/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
-/// the code calls `From` of this parameter, so that rustc can suggest the bound if it is missing.
+/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter
+/// `E`, the code calls `From` for `E` itself, so that rustc can suggest the bound if it is missing.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>

@@ -10,7 +10,7 @@ use crate::wait;
 
 /// Waits until standard input ends because the test process has ended, even by SIGKILL. Then kills
 /// the process `$1` and removes the folder `$2`. Also removes the files that `libfaketime` made for
-/// this process, because they would make it fail in a later process with the same id.
+/// `$1`. With these files left, it would fail in a later process with the same id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 

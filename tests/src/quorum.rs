@@ -12,7 +12,7 @@ use crate::server::{Server, ServerOptions};
 use crate::server_clock::ServerClock;
 use crate::wait;
 
-/// A node begins to vote when it has run for longer than the longest ttl by this time.
+/// A node begins to vote when it has run for the longest ttl plus this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -73,7 +73,7 @@ impl ServerOptions {
         self.option("databases", &[&count.to_string()])
     }
 
-    /// Limits the server's memory to `bytes`. A request for more memory gets an error.
+    /// Limits the server's memory to `bytes`. A write that needs more gets an error.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.option("maxmemory", &[&bytes.to_string()])
             .option("maxmemory-policy", &["noeviction"])

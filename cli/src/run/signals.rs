@@ -57,7 +57,8 @@ impl Signals {
             blocked: SigSet::empty(),
         };
         signals.add(&ENDING)?;
-        // Unblocked after the handlers are set, because a blocked signal may be pending.
+        // Unblocked after the handlers are set. A pending signal arrives now, and without a handler
+        // would end this process.
         signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }

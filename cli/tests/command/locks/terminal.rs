@@ -62,8 +62,8 @@ fn hold(server: &Server, key: &str, owner: &str) {
     let _: String = server.probe().run(&set);
 }
 
-/// Fails if a line is longer than the terminal, a holder is cut, or the ends of a key are missing.
-/// Also fails if a key is shortened in a pipe.
+/// Fails if a line is longer than the terminal, a holder is cut, or the beginning or the end of a
+/// key is missing. Also fails if a key is shortened in a pipe.
 #[test]
 fn long_keys_are_shortened_and_holders_are_complete() {
     let _room = room::enter();

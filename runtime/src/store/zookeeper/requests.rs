@@ -1,5 +1,6 @@
-//! The requests of a connection. Each function sends its request before it returns a future, which
-//! only waits for the answer. The exception is `make_path`, which sends several requests.
+//! The requests of a connection. Each function passes its request to the connection before it
+//! returns a future, which only waits for the answer. The exception is `make_path`, which makes
+//! several requests.
 
 use super::asked::EXISTS;
 use super::error::Error;

@@ -1,4 +1,4 @@
-//! Connections to the servers of an ensemble, and the bounds of the servers.
+//! Connections to the servers of an ensemble, and the servers' bounds for the time of a session.
 //!
 //! A granted session time is valid only until the connection ends, because the server may be
 //! restarted with other settings. So the bounds are read again before each connection is used. To
@@ -182,7 +182,8 @@ impl Servers {
             Err(failure) if digests.is_empty() => {
                 return Err(Error::NoCredentials(failure.text()));
             }
-            // Continues with the earlier users, which the server accepts, so no session is lost.
+            // The program's source of credentials has failed. Continues with the earlier users,
+            // which the server accepts, so no session is lost.
             Err(_) => None,
         };
         if let Some(digest) = digest
