@@ -23,7 +23,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command of `run` does not exist.
 #[cfg(target_os = "linux")]
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Offset of the exit codes for signals: a command that was ended by signal 9 has the code 128 + 9.
+/// Offset of the exit codes for signals: a command ended by signal 9 has the code 128 + 9.
 #[cfg(target_os = "linux")]
 pub(crate) const SIGNAL: u8 = 128;
 

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     };
     let json = cli.json;
     // Uses one thread. A child process gets the signal for its parent's death as soon as the thread
-    // that started it ends, and a worker thread may end before this process.
+    // that started it ends. A worker thread may end before this process.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -346,8 +346,8 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves whole arguments into the body, so that they are dropped before the release: the body might
-/// capture only a field of an argument that it uses.
+/// Moves whole arguments into the body, so that they are dropped before the release. Otherwise the
+/// body might capture only a field of an argument.
 ///
 /// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
 /// not mention any other argument, so that rustc reports it as unused.
@@ -400,8 +400,8 @@ fn user_block(spec: &LockSpec) -> TokenStream {
     quote_spanned!(here()=> #[deny()] #body)
 }
 
-/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter
-/// `E`, the code calls `From` for `E` itself, so that rustc can suggest the bound if it is missing.
+/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
+/// the code calls `From` for this parameter. If the bound is missing, rustc can then suggest it.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>

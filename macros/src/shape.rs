@@ -1,5 +1,5 @@
-//! The parts of a user's function: the code that wraps the body (such as `Box::pin(async move { …
-//! })`), the names bound by the parameters, and the return type.
+//! The parts of a user's function: the code around the body (such as `Box::pin(async move { … })`),
+//! the names bound by the parameters, and the return type.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use syn::spanned::Spanned as _;

@@ -303,9 +303,8 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not used before, so that no other server gets the port
-/// of a stopped server, which may start again. Different processes start the search at different
-/// ports.
+/// Finds a free port that this process has not used before. So no other server gets the port of a
+/// stopped server, which may start again. Different processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -55,8 +55,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// True if this server considers itself the leader of its cluster. A leader that was replaced
-    /// while it was paused still returns true for a moment after it resumes.
+    /// True if this server considers itself the leader of its cluster. A leader replaced during a
+    /// pause still returns true for a moment after it resumes.
     fn leads(&self) -> bool;
 
     /// The server's process.

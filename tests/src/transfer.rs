@@ -1,8 +1,8 @@
 //! Money that moves between accounts. The sum of all accounts stays the same only if no two moves
 //! use an account at the same time.
 //!
-//! A move reads two balances, and later writes both with one command. So a process that is killed
-//! during a move has made it completely or not at all.
+//! A move reads two balances, and later writes both with one command. So a process killed during a
+//! move has made it completely or not at all.
 
 use redis::cmd;
 

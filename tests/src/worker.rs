@@ -85,8 +85,8 @@ pub enum Event {
     /// The body is polled.
     Poll {
         /// Time at which this poll of the call began, before the gate checked the deadline. Tests
-        /// compare this time with the deadline, because a process that is stopped during a poll
-        /// finishes the poll after it resumes.
+        /// compare this time with the deadline, because a process stopped during a poll finishes
+        /// the poll after it resumes.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,

@@ -41,7 +41,7 @@ pub(super) enum Notice {
     Done,
 }
 
-/// A message that is sent as a kind (one byte) and a number (eight bytes).
+/// A message, sent as a kind (one byte) and a number (eight bytes).
 pub(super) trait Message: Sized {
     fn encode(self) -> (u8, u64);
     fn decode(kind: u8, value: u64) -> Option<Self>;

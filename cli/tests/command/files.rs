@@ -34,7 +34,7 @@ fn a_limit_of_open_files_is_named() {
         Zookeeper::shared().url("files"),
     ] {
         let mut named = 0;
-        // Starts with a limit that is too low for any program.
+        // Starts with a limit too low for any program.
         let enough = (4..200).find(|limit| {
             let listed = ended(&mut limited(&url, *limit));
             let text = &listed.err;
