@@ -232,8 +232,8 @@ impl Store {
         Ok(self.builder()?.connect().await?)
     }
 
-    /// Returns the namespace. An empty `--namespace` is used as it is, but an empty variable counts
-    /// as unset, as in `init_from_env`.
+    /// Returns the namespace. An empty `--namespace` is used as it is. But an empty
+    /// `LEASEHOLD_NAMESPACE` counts as unset, as in `leasehold::init_from_env`.
     fn namespace(&self) -> Result<Option<String>, Failure> {
         if self.namespace.is_some() {
             return Ok(self.namespace.clone());
@@ -261,7 +261,7 @@ impl Store {
             ));
         }
         let mut builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
-        // An empty variable counts as unset, as in `init_from_env`.
+        // An empty `LEASEHOLD_PASSWORD_FILE` counts as unset, as in `leasehold::init_from_env`.
         if let Some(file) = self.password_file.as_ref().filter(|file| !file.is_empty()) {
             builder = builder.password_file(file);
         }

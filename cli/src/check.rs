@@ -8,7 +8,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Prints the findings. The exit code shows if locks can be taken.
+/// Prints the report on the lock store. The exit code shows if locks can be taken.
 pub(crate) async fn check(store: &Store, as_json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let report = pool.check().await?;

@@ -1,5 +1,5 @@
-//! The exit codes. Those from 64 to 75 come from `sysexits.h`, and those from 126 are those of a
-//! shell.
+//! The exit codes. Those from 64 to 75 come from `sysexits.h`. Those from 126 have the same meaning
+//! in shells.
 
 /// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;
@@ -23,7 +23,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command of `run` does not exist.
 #[cfg(target_os = "linux")]
 pub(crate) const NOT_FOUND: u8 = 127;
-/// The exit code of a command ended by a signal is this number plus that of the signal.
+/// Offset of the exit codes for signals: a command ended by signal 9 has the code 128 + 9.
 #[cfg(target_os = "linux")]
 pub(crate) const SIGNAL: u8 = 128;
 

@@ -29,8 +29,8 @@ fn main() -> ExitCode {
         Err(error) => return explain(error),
     };
     let json = cli.json;
-    // Uses one thread, because a child process gets the signal for its parent's death as soon as
-    // the thread that started the child ends.
+    // Uses one thread. A child process gets the signal for its parent's death as soon as the thread
+    // that started it ends. A worker thread may end before this process.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -91,8 +91,8 @@ fn dashes_missing(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    // Parses again, but continues after the mistake. This finds the subcommand even if options with
-    // values precede it.
+    // Parses the command line again, and skips the mistakes. This finds the subcommand even if
+    // options with values precede it.
     let known = Cli::command().ignore_errors(true).try_get_matches();
     let known = known.ok()?;
     let is_run = known.subcommand_name() == Some("run");

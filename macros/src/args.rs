@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) runtime: Option<syn::Path>,
     /// Names of all written options, including those with wrong values.
     written: Vec<Ident>,
-    /// For each option that could not be read, its probable name.
+    /// Options that the unknown or unreadable ones were probably meant to be.
     meant: Vec<String>,
     /// Written names of unknown options.
     unknown: Vec<Ident>,
@@ -90,7 +90,7 @@ impl Args {
         self.written.iter().find(|name| *name == option)
     }
 
-    /// True if an option was written, even in a form that could not be read.
+    /// True if an option was written, even misspelled or in a form that could not be read.
     pub(crate) fn attempted(&self, option: &str) -> bool {
         self.name_of(option).is_some() || self.meant.iter().any(|meant| meant == option)
     }

@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::shape::{Binding, Frame, Returns, pattern};
 use crate::tokens;
 
-/// Place of the user's body in the async block of a method.
+/// The user's body in the async block of a method, with the parts around it.
 pub(crate) struct Inner {
     /// Code around the body inside of the async block, outermost first.
     pub(crate) frames: Vec<Frame>,

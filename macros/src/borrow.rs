@@ -40,7 +40,7 @@ fn borrow(parameter: &FnArg) -> Option<Borrow> {
 }
 
 /// Visitor that looks for a reference or a lifetime of the caller: not `'static`, and not one that
-/// the type itself introduces.
+/// the type introduces with `for<'a>`.
 #[derive(Default)]
 struct Lifetimes {
     bound: Vec<Lifetime>,

@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::diag::{Message, Refusal};
 use crate::shape::{Binding, Frame, Returns, bindings};
 
-/// Place of the user's body in a function that returns a boxed future.
+/// The user's body in a function that returns a boxed future, with the parts around it.
 pub(crate) struct Found {
     /// Code around the body inside of the function's braces, outermost first.
     pub(crate) frames: Vec<Frame>,
@@ -66,7 +66,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
             found.deferred = inner.deferred;
             found.returns_itself = false;
         }
-        // Without `#[async_trait]`, the async block is the user's own, so the lock goes into it.
+        // Without `#[async_trait]`, the content of the async block is the user's body.
         None => found.frames.push(asynchronous),
     }
     Ok(Some(found))

@@ -154,8 +154,8 @@ const SHORTEST_INTERVAL: u64 = 10;
 /// is the ttl without the drift of the clocks and without the margin in which the body is
 /// cancelled.
 ///
-/// Rounded up to whole milliseconds, so exactly the intervals below the returned value are in time.
-/// The runtime calculates the same in nanoseconds.
+/// Rounded up to whole milliseconds. So renewals at an interval are in time exactly if the interval
+/// is below the returned value. The runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;
@@ -220,8 +220,8 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Refuses a `max_hold` shorter than the ttl. Such a lock is given up before its ttl ends, so it
-/// would not need a watchdog.
+/// Refuses a `max_hold` shorter than the ttl. Such a lock is given up before its ttl ends, so the
+/// watchdog that `max_hold` requires would have no use.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;

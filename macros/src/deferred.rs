@@ -93,8 +93,9 @@ impl Deferred {
         Some(Self::new(last, work))
     }
 
-    /// Returns the type if its name shows that it is a future, such as `Self::Future`. Only for
-    /// functions that are not async, because the body of such a function cannot await it.
+    /// Returns the type if its name shows that it is a future, such as `Self::Future`. Called only
+    /// for functions that are not async: their bodies cannot await the future, so they return it
+    /// unfinished.
     pub(crate) fn alias(ty: &Type) -> Option<Self> {
         let Type::Path(path) = ty else {
             return None;

@@ -71,8 +71,8 @@ impl Diagnostics {
 
     /// Returns `spec` if there was no error. Otherwise returns the tokens that report all errors.
     ///
-    /// A check that returns no spec has reported an error. So if there is neither a spec nor an
-    /// error, this reports an error, too. Otherwise the function would run without its lock.
+    /// Also returns an error if there is neither a spec nor an error, although a check that fails
+    /// should report one. Otherwise the function would run without its lock.
     pub(crate) fn finish<T>(self, spec: Option<T>) -> Result<T, TokenStream> {
         let errors = self.errors.take().unwrap_or_default();
         match (errors.is_empty(), spec) {

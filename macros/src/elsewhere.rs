@@ -6,7 +6,8 @@
 pub(crate) enum Meaning {
     /// An option of this attribute.
     Option(&'static str),
-    /// Several options: the name has different meanings in different libraries.
+    /// Several options, because the name has different meanings in different libraries; and the
+    /// advice on the choice.
     Options(&'static [&'static str], &'static str),
     /// Not an option, with advice on what to do instead.
     Advice(&'static str),

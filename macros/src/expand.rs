@@ -47,8 +47,8 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
-    // The call is borrowed mutably by the future that runs it. A detached call is moved into its
-    // future instead.
+    // The variable of the call is `mut`, because the future that runs the call borrows it mutably.
+    // A detached call is moved into its future instead.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
@@ -346,11 +346,11 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves whole arguments into the body, so that they are dropped before the release.
+/// Moves whole arguments into the body, so that they are dropped before the release. Otherwise the
+/// body might capture only a field of an argument.
 ///
-/// These are the arguments that the body uses, because the body might otherwise capture only a
-/// field of them. They also include the arguments that the key or the fingerprint uses, and those
-/// named `_…`. rustc reports any other argument as unused.
+/// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
+/// not mention any other argument, so that rustc reports it as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -401,7 +401,7 @@ fn user_block(spec: &LockSpec) -> TokenStream {
 }
 
 /// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
-/// the bound `From` is required of this parameter itself, so that rustc can suggest to add it.
+/// the code calls `From` for this parameter. If the bound is missing, rustc can then suggest it.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>

@@ -1,5 +1,6 @@
-//! Placeholders in the style of other tools, here called foreign. In a key they are literal text,
-//! so all calls would share one lock. Each one is refused, with the placeholder to write instead.
+//! Placeholders in the style of other tools, here called foreign. In a key they would be literal
+//! text, so all calls would share one lock. So each one is an error, which names the placeholder to
+//! write instead.
 
 use crate::diag::{Message, closest};
 use crate::printf;

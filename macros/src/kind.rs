@@ -2,7 +2,7 @@
 
 use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Type};
 
-/// Kinds of types for which the macro reports better errors than rustc.
+/// Kinds of types that the macro treats in different ways, so that the user gets a better error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A type parameter or an `impl Trait`: rustc can suggest the missing bound.

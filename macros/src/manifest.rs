@@ -14,7 +14,7 @@ pub(crate) enum Dependency {
     Plain,
     Renamed(String),
     /// The manifest does not mention `leasehold`: the workspace renames it, or another crate
-    /// re-exports it.
+    /// re-exports it. The user must then write the option `crate`.
     Missing,
 }
 

@@ -185,8 +185,8 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
     }
 }
 
-/// Changes the help about another tool's placeholder inside an expression. There, even a
-/// placeholder such as `<id>` would not be filled.
+/// Changes the help about another tool's placeholder inside an expression. It then suggests a
+/// string literal as the key, because inside an expression even `<id>` is not filled.
 fn alone(message: Message, text: &str) -> Message {
     let help = message.help.as_deref().unwrap_or_default();
     let quoted = |text: &str| text.split('`').nth(1).unwrap_or_default().to_owned();

@@ -15,8 +15,9 @@ pub(crate) fn conversion(rest: &str) -> Option<&str> {
     (CONVERSIONS.contains(conversion) && ends && !is_encoded(after)).then(|| &rest[..length])
 }
 
-/// True if `%` and `after` form a percent-encoded character, such as `=` in the form `%3d`. False
-/// for `%02d`, because it would be the control character 02, which no key contains on purpose.
+/// True if `%` and the first two characters of `after` are a percent-encoded character, such as
+/// `%3d` for `=`. False for the `%02` of `%02d`, a control character, which no key contains on
+/// purpose.
 fn is_encoded(after: &str) -> bool {
     let Some(digits) = after.get(..2) else {
         return false;

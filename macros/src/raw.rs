@@ -16,8 +16,8 @@ pub(crate) struct RawOption {
 
 impl RawOption {
     /// Reads one option and the comma after it. Reports and skips tokens that are not an option, so
-    /// that the following options are still read. An error contains the name that the option was
-    /// probably meant to have.
+    /// that the following options are still read. The returned error is the name that the option
+    /// was probably meant to have.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);

@@ -6,11 +6,12 @@ use quote::quote_spanned;
 use crate::check::LockSpec;
 use crate::tokens::here;
 
-/// Returns the code that runs the body. The body stays in the caller's frame, and the runtime gets
-/// only a reference. A detached body moves into its task.
+/// Returns the code that runs the body. An async body stays in the caller's frame, and the runtime
+/// gets only a reference. A detached body, and the closure of a function that is not async, are
+/// moved into the call.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // Some options require a trait of the body, or of its result. If the trait is missing, rustc
-    // reports the error at the option.
+    // Some options require that the body or its result implements a trait. With the option's span,
+    // rustc reports a missing trait at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
     let cooldown = spec.cooldown.as_ref().map(|cooldown| cooldown.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);

@@ -1,5 +1,5 @@
-//! The parts of a user's function that all supported forms have: the code that wraps the body (such
-//! as `Box::pin(async move { … })`), the names bound by the parameters, and the return type.
+//! The parts of a user's function: the code around the body (such as `Box::pin(async move { … })`),
+//! the names bound by the parameters, and the return type.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use syn::spanned::Spanned as _;
@@ -43,7 +43,7 @@ pub(crate) struct Binding {
     pub(crate) name: String,
     /// The `#[cfg]` attributes of the parameter.
     pub(crate) cfg: Vec<Attribute>,
-    /// Kind of the parameter's type, if the parameter is a name with a type.
+    /// Kind of the parameter's type; `Other` if the parameter is `self` or a pattern.
     pub(crate) kind: Kind,
 }
 

@@ -60,7 +60,8 @@ impl Target {
             .fold(inside, |inside, frame| frame.fill(inside))
     }
 
-    /// Returns the names that a key can insert, including `self`.
+    /// Returns the names that a key can insert, including `self`. Generated names, which begin with
+    /// `__`, are left out.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.bindings.iter().map(|binding| binding.name.as_str());
         names.filter(|name| !name.starts_with("__")).collect()
@@ -202,9 +203,10 @@ impl Item {
         Err((span, message.help(help)))
     }
 
-    /// True if another attribute has put the body of an async function into a `block_on`. The signs
-    /// are the attribute `#[::core::prelude::v1::test]`, or a `block_on` in `main` or in a body
-    /// that begins with `let body = async`. Any other `block_on` is the user's own.
+    /// True if another attribute, such as `#[tokio::main]`, has put the body of an async function
+    /// into a `block_on`. The signs are the attribute `#[::core::prelude::v1::test]`, or a
+    /// `block_on` in `main` or in a body that begins with `let body = async`. Any other `block_on`
+    /// is the user's own.
     fn was_async(&self) -> bool {
         let is_generated_test = |attribute: &Attribute| {
             let segments = &attribute.path().segments;

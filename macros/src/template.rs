@@ -117,9 +117,9 @@ impl Template {
         errors
     }
 
-    /// Checks the text between placeholders. Encoded values contain no `:` `{` `}`. One of these
-    /// characters between two values gives different arguments different keys. Otherwise `<a><b>`
-    /// is the same key for `1, 23` and for `12, 3`.
+    /// Checks that there is a `:`, `{` or `}` between two placeholders. Values are encoded, and
+    /// contain none of these characters. Without a separator, `<a><b>` would be the same key for
+    /// `1, 23` and for `12, 3`.
     fn separators(&self) -> Vec<Message> {
         let mut errors = Vec::new();
         let mut last: Option<(&Placeholder, String)> = None;

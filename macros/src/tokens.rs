@@ -178,8 +178,9 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// True if an expression certainly only borrows `name`: it neither moves the whole value nor calls
-/// `into_…` on it. Generated code may mention `name` again only in this case.
+/// True if an expression has a use of `name` that only borrows it: one that neither moves the whole
+/// value nor calls `into_…` on it. Generated code uses `name` again only then, because a moved
+/// value cannot be used.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {

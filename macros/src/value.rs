@@ -154,7 +154,7 @@ pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {
     at_most(option, MAX_REPLAY, "a `replay`", help)
 }
 
-/// Parses the value that identifies the request, such as an argument.
+/// Parses the expression whose value identifies the request, such as an argument.
 pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
     let value = required(option, "fingerprint = cart")?;
     let what = match value {
@@ -185,7 +185,8 @@ pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     length(option).map(Watchdog::Every)
 }
 
-/// Parses a duration that may be zero: `wait = "0s"` is one try, even if the pool waits.
+/// Parses a duration that may be zero: `wait = "0s"` tries once, even if the pool has a longer
+/// default.
 pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
     let example = format!("{} = \"10s\"", option.name);
     let value = required(option, &example)?;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-/// Interval at which the runtime gets another blocking task, until all its workers are blocked.
+/// Interval at which another blocking task is spawned, until all workers of the runtime are
+/// blocked.
 const STEP: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -29,9 +30,9 @@ struct State {
 impl Blocked {
     /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// This may need more blocking tasks than workers. If a worker takes two tasks, it blocks in
-    /// the first, and a sleeping worker does not take the second. Each further task wakes a
-    /// sleeping worker.
+    /// Spawns blocking tasks until all workers block, which may need more tasks than workers. A
+    /// worker may take two tasks and block in the first, while another worker sleeps. The next task
+    /// wakes a sleeping worker.
     ///
     /// # Panics
     ///

@@ -63,8 +63,8 @@ impl Authority {
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // The authority has no name. Without a name, this certificate would have the same subject
-        // as its issuer, like a self-signed certificate.
+        // The subject of the authority is empty. With an empty subject, this certificate would look
+        // self-signed, because its subject would equal its issuer.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {

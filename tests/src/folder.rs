@@ -13,7 +13,8 @@ impl Folder {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// Makes a folder on a disk. The default directory for temporary files may be in memory.
+    /// Makes a folder on a disk, for a server that must write to a disk. The default directory for
+    /// temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {

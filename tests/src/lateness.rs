@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Shortest recorded delay, in nanoseconds. The limit keeps `delays` short.
+/// Shortest recorded delay, in nanoseconds. Shorter delays are left out, to keep `delays` short.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
@@ -36,9 +36,9 @@ pub fn start() {
     seen();
 }
 
-/// Returns the longest delay of the watching thread since `from`. The thread only sleeps, so the
-/// machine causes each delay. `from` must be a timestamp of `leasehold::__test::now` after
-/// [`start`].
+/// Returns the longest delay of the watching thread since `from`. The thread only sleeps, so each
+/// delay shows how late the machine wakes threads. `from` must be a timestamp of
+/// `leasehold::__test::now` after [`start`].
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);

@@ -12,7 +12,7 @@ use crate::lateness::Excuse;
 use crate::random::Random;
 use crate::recorder::{Recorder, Section, Violation};
 
-/// Nanoseconds per microsecond. The recorder counts in microseconds.
+/// Nanoseconds per microsecond, the unit of the recorder.
 const NANOS_PER_MICRO: u64 = 1_000;
 
 /// Running callers, which contend for the keys.
@@ -114,8 +114,8 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// Number of pairs of sections that overlap, or whose fences are in the wrong order.
-    /// Asynchronous replication allows such pairs. `what` is printed with the counts.
+    /// Number of pairs of sections that overlap, or whose fences are in the wrong order. Such pairs
+    /// may occur, because replication is asynchronous. `what` is printed with the counts.
     ///
     /// # Panics
     ///
@@ -145,9 +145,9 @@ impl Ended {
     }
 }
 
-/// True if the later body may have the lesser fence because another master granted its lease. Each
-/// master counts its fences separately. The later lease must have been requested before the earlier
-/// body ended.
+/// True if two masters may have granted these leases, so that the later body has the lesser fence.
+/// Each master counts its fences separately. This is possible only if the later lease was requested
+/// before the earlier body ended.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

@@ -41,7 +41,8 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Number of cuts so far. Each change ends all connections, and `u64::MAX` ends the proxy.
+    /// Number of times that all connections were cut. Each change cuts them, and `u64::MAX` also
+    /// ends the proxy.
     cuts: watch::Sender<u64>,
 }
 

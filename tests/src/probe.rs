@@ -35,8 +35,8 @@ enum Ask {
 /// A probe of a `memory://` store. It reports that a key exists if a second pool on the same store
 /// cannot take the key.
 ///
-/// The pool has a runtime on a separate thread. A destructor inside the test's runtime could not
-/// wait for the pool otherwise.
+/// The pool has a runtime on a separate thread. So any code can block while it waits for an answer,
+/// even a destructor inside the test's runtime.
 #[derive(Debug)]
 pub struct MemoryProbe {
     ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,

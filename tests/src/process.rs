@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::wait;
 
 /// Waits until standard input ends because the test process has ended, even by SIGKILL. Then kills
-/// the process `$1` and removes the folder `$2`. Also removes the files of `libfaketime`. With
-/// these files left, `libfaketime` would fail in a later process with the same id.
+/// the process `$1` and removes the folder `$2`. Also removes the files that `libfaketime` made for
+/// `$1`. With these files left, it would fail in a later process with the same id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
@@ -67,7 +67,8 @@ impl Leashed {
     /// may continue for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // An ended process also counts as stopped, although `waitid` never reports it as stopped.
+        // `waitid` never reports an ended process as stopped. It returns an error instead, which
+        // ends the wait, too.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let stopped = waitid(WaitId::Pid(self.pid()), options);

@@ -90,7 +90,7 @@ impl Quorum {
     }
 
     /// The URL of the nodes. A node votes once it is older than `max_ttl` and all ttls in use. The
-    /// `max_ttl` of this URL is short, so only the ttls of the test count.
+    /// `max_ttl` of this URL is short, so the ttls of the test decide.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }

@@ -1,5 +1,5 @@
-//! An oracle for tests in one process. Every body reports when it enters and leaves, and the oracle
-//! detects bodies that overlap.
+//! An oracle for one test. Every body reports when it enters and leaves, and the oracle detects
+//! bodies that overlap.
 //!
 //! The oracle does not use the lock store. All timestamps are from [`clock::now`], a clock that all
 //! processes share.
@@ -26,8 +26,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// The last moment at which this body can have run. A killed body ends at its deadline at the
-    /// latest.
+    /// The last moment at which this body can have run. For a killed body, this is its deadline.
     pub fn end(&self) -> u64 {
         self.left.unwrap_or(self.deadline)
     }
@@ -146,8 +145,8 @@ impl Drop for Inside<'_> {
 fn check(mut sections: Vec<Section>) -> Vec<Violation> {
     sections.sort_by_key(|section| section.entered);
     let mut violations = Vec::new();
-    // The section with the latest end so far. It may overlap with any later section, not only with
-    // the next one.
+    // The section with the latest end so far. A long section may overlap with any later section,
+    // not only with the next one.
     let mut longest: Option<Section> = None;
     let mut newest: Option<Section> = None;
     for section in sections {

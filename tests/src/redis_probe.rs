@@ -93,8 +93,8 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// The value that a holder wrote to `key`. `None` if there is no holder, even if the lock is
-    /// reserved for the next process in the queue (a value that ends with `:claim`).
+    /// The value that a holder wrote to `key`. `None` if there is no holder. A value that ends with
+    /// `:claim` counts as none: the lock is reserved for the next process in the queue.
     ///
     /// # Panics
     ///
@@ -144,7 +144,8 @@ impl RedisProbe {
         self.run(&script)
     }
 
-    /// All keys that match a pattern. The pattern and the keys include the namespace.
+    /// All keys that match a pattern. Does not add the namespace to the pattern, or remove it from
+    /// the keys.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         self.run(cmd("KEYS").arg(pattern))
     }

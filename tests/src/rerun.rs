@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Fails if `test` of this program passes with `bug`. Such a test would not detect the mistake for
-/// which it was written.
+/// Runs `test` of this program with a seeded bug, and fails if the test passes. It would then not
+/// detect the mistake for which it was written.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Limits the number of concurrent tests that need the processors. A test that measures times runs
-//! alone.
+//! Limits the number of tests that run at the same time, among those that load the processors. A
+//! test that measures times runs without the others.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;

@@ -403,7 +403,7 @@ impl Deployment {
         let others = self.running_sentinels().count() - 1;
         wait::until("replicas and Sentinels find each other", PATIENCE, || {
             let knows = |name: &str, count: usize| {
-                // The Sentinels' count includes dead replicas.
+                // The Sentinels also count dead replicas, so they may report more than `count`.
                 let reported = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
                 self.running_sentinels()
                     .all(|one| reported(one) >= Some(count))

@@ -19,9 +19,9 @@ use crate::wait;
 
 /// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
-/// The first port that tests use. Their ports are below those that the system gives to clients. So
-/// no client takes the port of a server that restarts, or connects to itself when it retries the
-/// port.
+/// The first port that tests use. Their ports are below those that the system gives to clients.
+/// Otherwise a client could get the port of a server that restarts. A client that connects to this
+/// port could even reach itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -73,7 +73,7 @@ impl ServerOptions {
         self.option("databases", &[&count.to_string()])
     }
 
-    /// Limits the server's memory to `bytes`. A request for more memory gets an error.
+    /// Limits the server's memory to `bytes`. A write that needs more gets an error.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.option("maxmemory", &[&bytes.to_string()])
             .option("maxmemory-policy", &["noeviction"])
@@ -303,8 +303,8 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not used before, so that no other server gets the port
-/// of a stopped server. Different processes start the search at different ports.
+/// Finds a free port that this process has not used before. So no other server gets the port of a
+/// stopped server, which may start again. Different processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -73,8 +73,8 @@ pub(crate) fn clean_up(process: u32) {
     }
 }
 
-/// Returns the libraries to load into the server. libc's allocator replaces jemalloc, because
-/// jemalloc reads the time before `libfaketime` is ready.
+/// Returns the libraries to load into the server. With libc among them, the server uses the
+/// allocator of libc instead of jemalloc, which reads the time before `libfaketime` is ready.
 fn libraries() -> String {
     static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
     FOUND.clone()
@@ -86,8 +86,8 @@ fn find_libraries() -> String {
             .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
             .output()
     };
-    // `faketime` fails if a killed process with the same id left files behind. A repeated command
-    // gets another process id.
+    // `faketime` fails if a killed process with the same id left files behind. So it is started up
+    // to five times, each time with another process id.
     let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
     let asked = (0..5).map(|_| ask()).find(is_found);
     let library = match asked.unwrap_or_else(ask) {

@@ -55,8 +55,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// True if this server considers itself the leader of its cluster. If a leader is paused and
-    /// replaced, it still considers itself the leader for a moment after it resumes.
+    /// True if this server considers itself the leader of its cluster. A leader replaced during a
+    /// pause still returns true for a moment after it resumes.
     fn leads(&self) -> bool;
 
     /// The server's process.
@@ -82,8 +82,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts the server again without waiting for its first answer, because members killed
-    /// together need each other.
+    /// Starts the server again without waiting for its first answer, because members that were
+    /// killed together answer only when most of them run again.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();

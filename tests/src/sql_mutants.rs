@@ -74,7 +74,8 @@ const MUTANTS: &[Mutant] = &[
         "true",
     ),
     (
-        // The replacement also sleeps, so that calls overlap.
+        // The replacement also sleeps for each row, so that concurrent calls overlap while they
+        // lock rows.
         "RowsAreLockedInAnyOrder",
         "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
         "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",

@@ -24,8 +24,8 @@ pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 /// One server for all tests of a test program. It ends with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
-/// A Sentinel that watches one server. It never names another server, even if this server answers
-/// late.
+/// A Sentinel that watches one server without replicas. So it never names another server, even if
+/// this server answers late.
 static SENTINEL: LazyLock<Deployment> =
     LazyLock::new(|| sentinel::Setup::new().start_naming(Server::start()));
 
@@ -33,8 +33,8 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts of stores in use, each as the name of its store and its test. No two tests may share a
-/// part.
+/// The parts of stores in use: the name of the store, and of the test that uses the part. No two
+/// tests may share a part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 /// Records the part of the store that a test uses. Fails if another test has the same name, because
@@ -177,7 +177,7 @@ impl Store {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }
 
-    /// True if processes wait in a queue of the store.
+    /// True if the store has a queue of waiting processes.
     pub fn has_queue(&self) -> bool {
         !self.url.starts_with("redlock://")
     }

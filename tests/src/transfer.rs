@@ -1,8 +1,8 @@
 //! Money that moves between accounts. The sum of all accounts stays the same only if no two moves
 //! use an account at the same time.
 //!
-//! A move reads two balances, and later writes both with one command. A killed process has
-//! therefore made its move completely or not at all.
+//! A move reads two balances, and later writes both with one command. So a process killed during a
+//! move has made it completely or not at all.
 
 use redis::cmd;
 
@@ -53,8 +53,8 @@ impl Bank {
         }
     }
 
-    /// Writes both balances after a move of `amount`. A move within one account changes no balance,
-    /// but is counted.
+    /// Writes both balances after a move of `amount`. If both are the same account, the move
+    /// changes no balance, but is counted.
     pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {

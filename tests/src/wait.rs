@@ -71,8 +71,8 @@ pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Out
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }
 
-/// Polls `future` once, so that it has started when this function returns. The order of calls of
-/// this function is therefore the order in which the futures start.
+/// Polls `future` once, so that it has started when this function returns. So futures start in the
+/// order in which they are passed to this function.
 ///
 /// # Panics
 ///
@@ -104,8 +104,8 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
 }
 
 /// Repeats a call with a short ttl, for at most half a minute, until its body has run within the
-/// lease. On a busy machine, the lease may end before the body begins, and its key may then stay
-/// locked for a moment.
+/// lease. On a busy machine, the lease may end before the body begins. The next attempts may then
+/// find the key still locked, and are repeated, too.
 ///
 /// # Errors
 ///

@@ -84,9 +84,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// Time at which this poll of the whole task began, before the check of the deadline. Tests
-        /// compare this time with the deadline, because a process stopped in a poll finishes that
-        /// poll later.
+        /// Time at which this poll of the call began, before the gate checked the deadline. Tests
+        /// compare this time with the deadline, because a process stopped during a poll finishes
+        /// the poll after it resumes.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,
@@ -218,7 +218,7 @@ impl Worker {
         })
     }
 
-    /// Lets the body of a [`Hold`](Scenario::Hold) job return.
+    /// Lets the body of a [`Hold`](Scenario::Hold) or `Lead` job return.
     pub fn leave(&mut self) {
         if let Some(input) = &mut self.input {
             // An error is ignored, because the worker may have ended already.

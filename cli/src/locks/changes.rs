@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold::{LockInfo, LockState, Owner};
 
 /// The locks as they were last read. Keeps only the fields whose change is reported. The remaining
-/// lease is not one of them, because it changes all the time.
+/// time of a lease is left out, because it changes all the time.
 #[derive(Debug, Default)]
 pub(super) struct Changes(BTreeMap<String, Known>);
 

@@ -11,7 +11,8 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Maximum number of locks kept in memory. These are printed together, with the same column widths.
+/// Maximum number of locks kept in memory. They are sorted and printed together, with the same
+/// column widths.
 const PAGE: usize = 1_000;
 
 /// Prints the matching locks, sorted by key. More than [`PAGE`] are printed in several parts, each

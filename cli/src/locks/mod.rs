@@ -23,7 +23,7 @@ fn to_json(lock: &LockInfo) -> Value {
     serde_json::to_value(lock).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
-/// Adds the namespace and the store to an answer.
+/// Adds the namespace and the store to an answer in JSON.
 fn with_place(mut answer: Value, pool: &LockPool) -> Value {
     let (store, namespace) = leasehold::__private::place(pool);
     answer["namespace"] = namespace.into();

@@ -38,7 +38,8 @@ pub(super) fn clear() -> io::Result<()> {
     out.flush()
 }
 
-/// Returns the lines that fit, each cut at the right edge. The last row stays empty.
+/// Returns the lines that fit, each cut at the right edge. The last row stays empty, because a line
+/// break in this row would scroll the terminal.
 fn fitting(lines: &[String], rows: usize, columns: usize) -> Vec<String> {
     let rows = rows.saturating_sub(1).max(1);
     let cut = |line: &String| text::cut(line, columns).to_owned();
@@ -63,8 +64,8 @@ fn size() -> (usize, usize) {
     SIZE
 }
 
-/// True if the reader of standard output is gone. On systems other than Linux, only the next write
-/// detects this.
+/// True if the reader of standard output is gone. On systems other than Linux, always returns
+/// false: only the next write detects this.
 #[cfg(target_os = "linux")]
 pub(super) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -15,14 +15,16 @@ const HEAD: [&str; COLUMNS] = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN"
 const GAP: usize = 2;
 
 /// Layouts of a row: the columns in its first line, and those in the lines below it. The first
-/// layout that fits is used. The last one shows the whole key, on one or several separate lines.
+/// layout that fits the terminal's width is used. The last one shows the whole key, on one or
+/// several separate lines.
 const LAYOUTS: [(&[usize], &[usize]); 3] = [
     (&[KEY, 1, 2, 3, 4, 5], &[]),
     (&[KEY, 1, 3, 4, 5], &[2]),
     (&[KEY], &[1, 3, 4, 5, 2]),
 ];
 
-/// Formats locks as rows. Columns become narrower only if the terminal does.
+/// Formats locks as rows. A column keeps the width of its widest value so far, so that the columns
+/// of later rows stay in place. Only the column of the key becomes narrower, if the terminal does.
 #[derive(Debug)]
 pub(super) struct Table {
     widths: [usize; COLUMNS],
@@ -209,8 +211,8 @@ mod tests {
         assert!(lines[1].starts_with("order:42  exclusive"), "{lines:?}");
     }
 
-    /// Fails if the table panics on a very long text. A format string with such a width would
-    /// panic.
+    /// Fails if the table panics on a very long text. It would, if a format string padded the text
+    /// to a width above 65,535.
     #[test]
     fn very_long_cells_are_padded() {
         let long = "x".repeat(70_000);

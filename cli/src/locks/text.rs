@@ -86,8 +86,8 @@ pub(super) fn place(pool: &LockPool) -> String {
     }
 }
 
-/// Smallest width of a shortened key, in columns. A terminal without room for it shows the whole
-/// key, on separate lines.
+/// Smallest width of a shortened key, in columns. If the terminal has no room for it beside the
+/// other columns, the whole key is shown, on separate lines.
 pub(super) const SHORTEST_KEY: usize = 20;
 
 /// Returns the number of terminal columns of a text. A Chinese character has two, and a combining
@@ -124,7 +124,8 @@ pub(super) fn shortened(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     let start = cut(text, room / 2);
-    // The end must begin with a character, not with the combining marks of a removed one.
+    // The part after the `…` must begin with a character, not with the combining marks of a removed
+    // one.
     let (mut left, most) = (length, room.saturating_sub(room / 2 + 1));
     let end = text.char_indices().find(|(_, character)| {
         let begins = left <= most && 0 < columns(*character);

@@ -32,8 +32,8 @@ pub(super) struct Killed {
     pub(super) refused: usize,
 }
 
-/// Returns this process. The functions `getsid` and `getpgrp` of rustix are not used, because they
-/// panic if the id is 0, as in a container.
+/// Returns this process. The functions `getsid` and `getpgrp` of rustix are not used. They panic if
+/// the id of the session or group is 0, as it may be in a container.
 pub(super) fn this_process() -> io::Result<Process> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))
@@ -109,7 +109,8 @@ fn parse(stat: &str) -> Option<Process> {
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
-    // A process whose first thread has ended is shown as a zombie while other threads run.
+    // A process is shown as a zombie once its first thread has ended. It is alive while other
+    // threads run, so their number is read, too.
     let dead = matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1;
     Some(Process {
         id: id.parse().ok()?,

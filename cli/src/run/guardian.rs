@@ -1,8 +1,8 @@
 //! The guardian of a command: ends the command, and everything that the command has started, before
 //! the lease ends.
 //!
-//! The guardian needs no lock store. It lives until the command has ended, and also the processes
-//! that the command left in its session.
+//! The guardian needs no lock store. It ends after the command, and after all processes that the
+//! command left in its session.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, stdin};
@@ -121,7 +121,7 @@ impl Guardian {
         Ok(guardian)
     }
 
-    /// Returns when the command has ended, and also the processes that it left in its session.
+    /// Returns after the end of the command, and of all processes that it left in its session.
     async fn watch(&mut self, signals: &mut Signals, mut children: unix::Signal) -> io::Result<()> {
         let alarm = Alarm::new()?;
         let (mut round, mut look) = (interval(ROUND), interval(LOOK));
@@ -206,15 +206,15 @@ impl Guardian {
         Ok(())
     }
 
-    /// Sends a signal to the group of the command. The group keeps its id until this process has
-    /// collected the status of the command.
+    /// Sends a signal to the group of the command. No other group can get this id before this
+    /// process has collected the status of the command.
     fn signal(&self, signal: Signal) {
         // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reports the end of the command. The command then stays a zombie, so that its id stays in
-    /// use.
+    /// Reports the end of the command, but leaves it as a zombie, so that no other process or group
+    /// gets its id.
     fn look_at_the_command(&mut self) -> io::Result<()> {
         if self.ended {
             return Ok(());
@@ -234,9 +234,9 @@ impl Guardian {
         Ok(())
     }
 
-    /// True if the command has ended, and also the processes that it left in its session. A process
-    /// with its own session is a service that outlives the command on purpose. It must end only if
-    /// the command was stopped.
+    /// True after the end of the command, and of all processes that it left in its session. A
+    /// process in another session is a service that outlives the command on purpose. But if the
+    /// command was stopped, such a process must have ended, too.
     fn is_done(&mut self) -> io::Result<bool> {
         if !self.ended {
             return Ok(false);

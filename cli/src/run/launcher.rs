@@ -18,8 +18,8 @@ use crate::exit;
 /// Variables of systemd. Each contains a process id, and is valid only in that process.
 const ADDRESSED: [&str; 3] = ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"];
 
-/// Variable of systemd that identifies the process of `LISTEN_PID` in a second way. If it is not
-/// set, `LISTEN_PID` alone counts.
+/// Variable of systemd that identifies the process of `LISTEN_PID` by another number. If it is not
+/// set, programs check only `LISTEN_PID`.
 const ADDRESSED_AGAIN: &str = "LISTEN_PIDFDID";
 
 /// Replaces this process with the command, unless its lease is about to end or its guardian is
@@ -56,8 +56,8 @@ fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }
 
-/// Replaces this process with the command. Returns an error if that fails. For an ignored SIGPIPE,
-/// this uses `execute`, because `Command` would set the signal to its default.
+/// Replaces this process with the command. Returns an error if that fails. If the command must
+/// ignore SIGPIPE, this uses `execute`, because `Command` would set the signal to its default.
 fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io::Error {
     if settings.ignores_pipe {
         let Err(error) = execute(settings.run, program, arguments);

@@ -35,7 +35,8 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. A tenth of the ttl must be enough for the processes of a command to end.
+/// The shortest ttl. The processes of a command are killed a tenth of the ttl before the deadline,
+/// and must be gone by then.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
@@ -66,8 +67,8 @@ pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, 
     };
     let messages = Messages::new(json);
     let code = take_and_run(&pool, options, signals, &messages).await;
-    // Done after a refused acquire as well, because a request without an answer may have set the
-    // lock.
+    // Done after a failed acquire as well. If its request got no answer, the store may have granted
+    // the lock, which the shutdown then removes.
     pool.shutdown(RELEASE).await;
     code
 }

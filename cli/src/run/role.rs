@@ -52,7 +52,8 @@ pub(super) struct Settings {
     pub(super) parent: i32,
     /// Id of the `leasehold run` process.
     pub(super) run: i32,
-    /// The ttl. For the launcher, the time after which the command must not start.
+    /// For the warden and the guardian: the ttl. For the launcher: the time after which the command
+    /// must not start.
     pub(super) moment: Moment,
     /// True if events are reported as JSON.
     pub(super) json: bool,
@@ -130,9 +131,9 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
 
 /// Makes this process the parent of the orphans among its descendants.
 ///
-/// If this process is suspended, it must continue when its parent dies. The kernel alone wakes only
-/// the processes of an orphaned group. The group is not orphaned if another `leasehold run` adopts
-/// this process.
+/// Also requests SIGCONT for the death of the parent: this process must then continue if it is
+/// suspended. Without this setting, the kernel would wake it only if its group were orphaned. The
+/// group is not orphaned if another `leasehold run` adopts this process.
 pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;

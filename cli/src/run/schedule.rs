@@ -23,7 +23,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
-/// Two readings of one deadline differ by less than this. A later deadline is a renewal.
+/// Two readings of one deadline differ by less than this. If the difference is greater, the lease
+/// was renewed.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Reason for stopping a command.
@@ -76,7 +77,7 @@ impl Schedule {
     }
 
     /// Records the current deadline, which may be unchanged. Returns true if the lease lasts longer
-    /// than previously known. A command that was already asked to stop still has to stop.
+    /// than previously known. A command that was already asked to stop must stop in spite of this.
     pub(super) fn extend(&mut self, deadline: Moment) -> bool {
         let longer = self.deadline + ROUNDING < deadline;
         if longer {
@@ -91,7 +92,7 @@ impl Schedule {
         self.deadline.saturating_sub(self.ttl / 5)
     }
 
-    /// Returns the latest time at which the command is killed.
+    /// Returns the time at which the command is killed if it has not ended by then.
     pub(super) fn kills_at(&self) -> Moment {
         let latest = self.deadline.saturating_sub(self.ttl / 10);
         self.stopped.map_or(latest, |(_, at)| at.min(latest))
@@ -127,12 +128,14 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If SIGKILL is
-    /// due, SIGTERM is omitted, because the SIGCONT after it would wake a suspended process.
+    /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If both are due,
+    /// SIGTERM is omitted. The guardian sends SIGCONT after it, which would let a suspended process
+    /// run again.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
-            // This process still holds the lock, so the command gets the remaining time to end.
+            // The lease is not reported as lost, so the command gets all the time until it must be
+            // killed.
             self.stopped = Some((Reason::Lost, self.kills_at()));
         }
         if self.stopped.is_some() && self.kills_at() <= now {

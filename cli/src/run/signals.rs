@@ -48,15 +48,17 @@ impl Signals {
     /// (`nohup`) stay ignored, both here and in the command. Afterwards this process blocks no
     /// signal.
     pub(super) fn ending() -> io::Result<Self> {
-        // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. The
-        // handler stays when this stream is dropped, but child processes start with the default.
+        // The parent may have made this process ignore SIGCHLD. The kernel would then not keep the
+        // exit codes of children. The handler stays when this stream is dropped, but child
+        // processes start with the default of SIGCHLD.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),
             blocked: SigSet::empty(),
         };
         signals.add(&ENDING)?;
-        // Unblocked after the handlers are set, because a blocked signal may be pending.
+        // Unblocked after the handlers are set. A pending signal arrives now, and without a handler
+        // would end this process.
         signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }

@@ -29,7 +29,8 @@ use super::wire::{Channel, Notice, Order, bytes};
 use crate::args::Run;
 use crate::exit;
 
-/// Time limit of a command without `--max-hold`: about 100 years, longer than any run.
+/// Time limit of a command without `--max-hold`: about 100 years, longer than any run, but short
+/// enough to be added to a time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Result of a command.
@@ -79,7 +80,8 @@ impl<'a> Supervisor<'a> {
         let mut warden = process(theirs, &lock, options, messages.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
-        // If this fails, the guardian starts no command, and ends when the connection ends.
+        // If this fails, the guardian gets no deadline. It then starts no command, and ends when
+        // the connection is closed.
         begin(&channel, deadline)?;
         Ok(Self {
             lock,
@@ -106,8 +108,8 @@ impl<'a> Supervisor<'a> {
             }
             self.kill_all().await;
         }
-        // The guardian either has nothing left to do, or is dead. So the warden has nothing left to
-        // do.
+        // Either the guardian has nothing left to do, or `kill_all` has killed everything below
+        // this process. So the warden has nothing left to do.
         let _ = kill_process(self.warden, Signal::KILL);
         let _ = waitpid(Some(self.warden), WaitOptions::empty());
         let killed = exit::of(None, Some(Signal::KILL.as_raw()));
@@ -206,8 +208,9 @@ impl<'a> Supervisor<'a> {
     /// Kills all processes below this one, including the warden and the guardian.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
-            // If the guardian is dead, the kernel has killed the command. Otherwise the process id
-            // still belongs to the command, so that no other process is killed.
+            // At least the command must end. If the guardian is dead, the kernel has killed the
+            // command. Otherwise the guardian keeps the id of the command in use, so that no other
+            // process is killed.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
             self.messages.failed(&error);
         }
@@ -238,7 +241,8 @@ fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> 
         .stdin(OwnedFd::from(socket));
     match lock.fence() {
         Some(fence) => warden.env("LEASEHOLD_FENCE", fence.get().to_string()),
-        // An inherited fence would belong to another lock, inside of which this process runs.
+        // This lock has no fence. An inherited variable has the fence of another lock, inside of
+        // which this process runs.
         None => warden.env_remove("LEASEHOLD_FENCE"),
     };
     if options.without_url {

@@ -16,9 +16,9 @@ use super::family;
 use super::role::{self, Settings};
 use super::signals::Signals;
 
-/// Starts the guardian, and ends after the guardian has ended. Standard input is the connection to
-/// `leasehold run`. Only the guardian keeps it, so that a closed connection shows that the guardian
-/// is gone.
+/// Starts the guardian, and ends after the guardian has ended. The guardian inherits standard
+/// input, the connection to `leasehold run`. The warden closes its copy, so that the connection
+/// closes as soon as the guardian is gone.
 pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     let mut signals = Signals::all()?;
     let mut children = unix::signal(SignalKind::child())?;
@@ -34,7 +34,8 @@ pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io
         }
         tokio::select! {
             _ = children.recv() => {}
-            // If `leasehold run` is dead, a suspended guardian must continue.
+            // The death of `leasehold run` causes a SIGCONT here. A suspended guardian must then
+            // continue, too.
             _ = signals.next() => if !settings.parent_lives() {
                 let _ = kill_process(guardian, Signal::CONT);
             }

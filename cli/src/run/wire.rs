@@ -41,7 +41,7 @@ pub(super) enum Notice {
     Done,
 }
 
-/// A message as a kind and a number.
+/// A message, sent as a kind (one byte) and a number (eight bytes).
 pub(super) trait Message: Sized {
     fn encode(self) -> (u8, u64);
     fn decode(kind: u8, value: u64) -> Option<Self>;
@@ -140,8 +140,9 @@ impl Channel {
         })
     }
 
-    /// Sends a message. Messages are lost if the peer stalls for hours. That is harmless, because
-    /// each deadline replaces the previous one, and a peer that is gone needs no messages.
+    /// Sends a message, and ignores errors. A peer that is gone needs no messages. If the peer
+    /// stalls for hours, the connection is full and messages are lost. That is harmless, because
+    /// each deadline replaces the previous one.
     pub(super) fn send(&self, message: impl Message) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(&self.socket, &bytes(message), flags);

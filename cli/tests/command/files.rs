@@ -34,12 +34,11 @@ fn a_limit_of_open_files_is_named() {
         Zookeeper::shared().url("files"),
     ] {
         let mut named = 0;
-        // The search starts below the number of files that any program needs.
+        // Starts with a limit too low for any program.
         let enough = (4..200).find(|limit| {
             let listed = ended(&mut limited(&url, *limit));
             let text = &listed.err;
-            // With an even lower limit, the system cannot load the program, and prints another
-            // error.
+            // At the lowest limits, the system cannot load the program, and prints another error.
             if text.starts_with("leasehold: ") {
                 assert!(text.contains("ulimit -n"), "{url} with {limit}: {text}");
                 named += 1;

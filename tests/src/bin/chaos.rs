@@ -186,8 +186,9 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The requirements of a run, in three groups. The soak (requirement 25) runs in parallel with all
-/// others. Most requirements run a few at a time, and the exclusion run (requirement 1) comes last.
+/// The requirements of a run, in three groups. The soak (requirement 25) is `beside`: it runs in
+/// parallel with all others. Most requirements are in `first`, and run a few at a time. Then the
+/// exclusion run (requirement 1), which is `last`, takes place.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -280,8 +281,8 @@ impl Plan {
                 rows.extend(lane.join().expect("no panic"));
             }
             for (number, (requirement, store)) in (1..).zip(&self.last) {
-                // If the exclusion run has two stores, the first one gets three quarters of the
-                // time. It must reach more sections than the second one.
+                // If the exclusion run has two stores, the first one (Redis) gets three quarters of
+                // the time. It needs more time than memory for the same number of sections.
                 let rest = rest();
                 let share = if number < self.last.len() {
                     rest * 3 / 4

@@ -16,8 +16,8 @@ use crate::oracle::Note;
 struct Answer {
     /// Number of the body that returned this answer.
     ran: u64,
-    /// Number of the body that made the order. Equals `ran`, unless the table already had the
-    /// order of an earlier body (`Work::Order`).
+    /// Number of the body that made the order. Equals `ran`, unless an earlier body had already
+    /// made the order (`Work::Order`).
     from: u64,
     /// Number that identifies the request. Different requests have different numbers.
     print: u64,
@@ -39,8 +39,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         }
     };
     let (answer, replayed) = watch_replays(call).await;
-    // The answer is `None` only for a kept error. An error must never be kept, so the note then
-    // names body 0, which the oracle reports as a wrong answer.
+    // The answer is `None` only if an error was kept, which must never happen. The note then names
+    // body 0, which the oracle reports as a wrong answer.
     let answer = answer?.unwrap_or(Answer {
         ran: 0,
         from: 0,
@@ -58,7 +58,7 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Makes calls without a watchdog. A kept result belongs to the path of a function. The path does
+/// Makes calls without a watchdog. A result is kept under the path of its function. This path does
 /// not contain the type, so this function and [`Renewed`]'s function share their results.
 struct Plain;
 

@@ -142,8 +142,8 @@ impl Bank {
                 self.counts.prepared.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            // `COMMIT PREPARED` fails if the transaction was refused, or if its first phase is not
-            // over yet.
+            // `COMMIT PREPARED` fails if the first phase is not over yet, so it is repeated. If the
+            // transaction was refused, every attempt fails.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -187,7 +187,7 @@ impl Bank {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
 
-    /// Returns the number of counters that do not match the commits.
+    /// Returns the number of counters that differ from the number of commits of their key.
     pub(super) fn wrong(&self) -> u64 {
         self.number("SELECT count(*) FROM counters c WHERE c.key % 2 = 0 AND c.value <> (SELECT count(*) FROM commits m WHERE m.key = c.key)")
     }

@@ -34,7 +34,8 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     ran(errand, lock).await.map(drop)
 }
 
-/// Like `inside`, but returns the numbers of this body and of the body that made the order.
+/// Like `inside`, but returns the number of this body, and of the body that made its order
+/// (`Work::Order`).
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
@@ -48,8 +49,8 @@ pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64),
     Ok((body.holder, body.made_by.load(Ordering::Relaxed)))
 }
 
-/// Runs the body of a downgrading call: does the work, downgrades the lock to a shared lock, and
-/// then reads or works again.
+/// Runs the body of a downgrading call: does the work, and downgrades the lock to a shared lock.
+/// Then reads the counters (after `Work::Count`), or does the work again.
 pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
     let body = Body::enter(errand, guard.handle());
     body.work().await;
@@ -77,7 +78,7 @@ struct Body<'a> {
     stakes: Vec<Stake>,
     /// True once the body has ended with `Ok`.
     good: AtomicBool,
-    /// Number of the body that made the order.
+    /// Number of the body that made the order: this one, or an earlier one.
     made_by: AtomicU64,
 }
 
@@ -181,10 +182,11 @@ impl<'a> Body<'a> {
     /// Makes two concurrent nested calls, which run one after the other.
     async fn nest(&self) {
         let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
-        // After a refused or lost nested call the body continues, and its gate detects the loss.
+        // Errors of the nested calls are ignored. If the lease is lost, the gate of this body
+        // detects that.
         let _ = tokio::join!(nested(), nested());
-        // Both nested calls may have ended in one poll of this body. The yield lets the gate check
-        // the lease before the next poll.
+        // Both nested calls may have ended in one long poll of this body. The yield ends this poll,
+        // so that the gate checks the lease before the body continues.
         tokio::task::yield_now().await;
     }
 

@@ -120,7 +120,8 @@ impl Crew {
         let gate = self.folder.join("gate");
         job.gate = Some(gate.clone());
         let [ready, go] = ["ready", "go"].map(|name| gate.with_extension(name));
-        // Files of an earlier process would let this one pass at once.
+        // With the files of an earlier process, neither this function nor the new process would
+        // wait.
         for file in [&ready, &go] {
             let _ = fs::remove_file(file);
         }

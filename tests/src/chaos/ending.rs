@@ -23,7 +23,7 @@ pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
     }
 }
 
-/// Checks that all keys become free within a ttl and 200 ms.
+/// Checks that all keys become free within a ttl and 200 ms from now.
 pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     free_after(crew, ttl, || {
         let mut keys = probe.keys("lock:*");

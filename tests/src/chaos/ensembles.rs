@@ -59,17 +59,17 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // Either the session ends: it lasts 2 s, and the leader detects its end within a
-                // second. Or it continues: its client is connected and retries the removal each
-                // second.
+                // The session may end: it lasts 2 s, and the leader detects its end within a
+                // second. Otherwise its client is connected, and retries the removal each second.
+                // Both need less than this time.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // Either the session ends: it lasts 2.5 s, and the leader detects its end within
-                // half a second. Or it continues: its client opens another connection after a
-                // second of silence.
+                // The session may end: it lasts 2.5 s, and the leader detects its end within half a
+                // second. Otherwise its client opens another connection after a second of silence.
+                // Both need less than this time.
                 orphan: Duration::from_secs(6),
             },
         }

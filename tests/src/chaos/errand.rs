@@ -38,7 +38,7 @@ pub(super) struct Errand {
     pub(super) asked: u64,
     /// Start of the current poll of the whole call, read before the gate checks the deadline.
     pub(super) began: Arc<AtomicU64>,
-    /// Number of the body whose lock this nested call enters.
+    /// For a nested call: number of the body whose lock it enters.
     pub(super) within: Option<u64>,
     /// Number that identifies the request, for a call with `replay`.
     pub(super) print: u64,

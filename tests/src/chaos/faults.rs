@@ -48,7 +48,7 @@ impl Spans {
     }
 }
 
-/// Number of kinds of faults that hit the process. The other kinds hit its network.
+/// Number of kinds of faults that hit the process: 0 to 3. The kinds from 4 to 13 hit its network.
 const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
@@ -157,8 +157,8 @@ impl<'a> Lane<'a> {
                 proxy.lose_replies(verb, 1 + random.below(3), after);
             }
             _ => {
-                // Requests that are still on their way arrive after their client has closed the
-                // connection.
+                // The proxy delays requests, and then closes the client's connection. The requests
+                // that are still on their way arrive after that.
                 proxy.set(delay);
                 std::thread::sleep(jitter);
                 self.crew.fault("requests outlive their connection");

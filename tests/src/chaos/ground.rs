@@ -64,7 +64,7 @@ pub struct Requirement {
 
 /// Stores of requirements that hold on Redis and in memory.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
-/// Stores of requirements that also hold for locks that belong to sessions.
+/// Stores of requirements that also hold on etcd and ZooKeeper, whose locks belong to sessions.
 pub(super) const EVERYWHERE: &[Store] = &[
     Store::Redis,
     Store::Memory,
@@ -219,7 +219,8 @@ pub(super) fn on_threads(
             .collect();
         for lane in lanes {
             if let Err(panic) = lane.join() {
-                // The panic is resumed here, because the scope's own panic would lose its text.
+                // Passes on the panic with its text. If the scope joined the thread, its panic
+                // would have another text.
                 resume_unwind(panic);
             }
         }

@@ -31,7 +31,8 @@ pub struct Job {
     pub gauge: Option<PathBuf>,
     /// Number of worker threads of the process's runtime.
     pub threads: usize,
-    /// True if the threads of the process's runtime have the greatest nice value.
+    /// True if the threads of the process's runtime have the lowest priority (the greatest nice
+    /// value).
     pub idle: bool,
     /// True if all groups of calls (`lanes`) share one pool.
     #[serde(default)]
@@ -49,11 +50,11 @@ pub struct Telemetry {
     pub outlet: Outlet,
     /// The fault.
     pub trouble: Trouble,
-    /// Delay of the fault after the first calls, in milliseconds.
+    /// Time from the start of the calls to the fault, in milliseconds.
     pub after_ms: u64,
 }
 
-/// The receiver of the engine's events.
+/// A receiver of leasehold's reports in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlet {
     /// A subscriber of `tracing`.
@@ -103,7 +104,7 @@ pub struct Lane {
     pub wait_ms: u64,
     /// True if the lease is renewed.
     pub watchdog: bool,
-    /// The mode of the lock. With `Place` there are three permits.
+    /// The mode of the lock. `Place` is one of three permits.
     pub mode: Mode,
     /// The form of each call, such as two keys at once.
     pub form: Form,
@@ -238,8 +239,8 @@ pub enum Work {
         /// Duration of the wait, in milliseconds.
         ms: u64,
     },
-    /// Sells one item from the shop and then stays inside forever. After the end of the lease, a
-    /// task spawned by the body tries to sell another item.
+    /// Sells one item from the shop and then stays inside forever. After the lease has ended and a
+    /// newer holder has used the shop, a task spawned by the body tries to sell, too.
     Sell {
         /// True if the shop compares fences.
         checked: bool,

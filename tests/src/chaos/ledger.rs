@@ -1,10 +1,10 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
-//! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
-//! Each step holds a file lock. The file stores the greatest fence of its readers and writers. A
-//! writer with an older fence is refused. The ledger also refuses a writer after the end of the
-//! writer's lease: a process stopped during a poll finishes the poll after it resumes, which no
-//! lock can prevent.
+//! A read and a write are two steps with time in between, so that two concurrent bodies would lose
+//! an update. Each step holds a file lock. The file stores the greatest fence of its readers and
+//! writers. A writer with an older fence is refused. The ledger also refuses a writer after the end
+//! of the writer's lease: a process stopped during a poll finishes the poll after it resumes, which
+//! no lock can prevent.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

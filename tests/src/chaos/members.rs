@@ -85,8 +85,8 @@ impl Members<'_> {
         self.servers.restart(members);
     }
 
-    /// Stops members for a while. With `until_another_leads`, also waits until another member
-    /// leads.
+    /// Stops members for a while. With `until_another_leads`, they stay stopped at least until
+    /// another member leads.
     fn stop(&mut self, fault: &str, members: &[usize], until_another_leads: bool) {
         self.crew.fault(fault);
         for member in members {

@@ -14,8 +14,8 @@ use crate::random::Random;
 
 /// Number of concurrent processes.
 const PROCESSES: usize = 4;
-/// Upper bound of the random time until a process is killed, or half the run if that is shorter. A
-/// tenth of the bound is always added.
+/// Bound for the time until a process is killed: a tenth of the bound, plus a random time of at
+/// most the bound. Half the run is the bound if it is shorter.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times

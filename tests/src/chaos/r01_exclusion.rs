@@ -3,7 +3,7 @@
 //! Worker processes increment counters. Each process has a separate network to a Redis that writes
 //! every change to disk before it answers. (No promise covers a server that loses acknowledged
 //! writes.) With `memory://` each process has a separate store, and is stopped and killed. Its
-//! replacement starts with an empty store, so it uses new keys.
+//! replacement starts with an empty store, whose fences begin again, so it uses new keys.
 
 use std::time::Duration;
 

@@ -28,7 +28,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WORKERS: usize = 3;
-/// A ttl longer than a fail-over, so that a lease is still valid after its lock is lost.
+/// A ttl longer than a fail-over, so that a lease may still be valid when its lock is lost with the
+/// master.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;

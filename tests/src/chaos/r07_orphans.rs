@@ -78,8 +78,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let watch = if fails { TTL + SLACK } else { soon };
-            // Sixteen threads check at this interval. More frequent checks would keep PostgreSQL
-            // busy.
+            // Sixteen threads look for their keys at the interval `soon / 50`. More frequent looks
+            // would keep PostgreSQL busy.
             let Sighting { last, excuse } =
                 Sighting::of(&*probe, &key, due, [watch, TTL * 3], soon / 50);
             sheet.release(last);

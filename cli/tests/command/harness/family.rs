@@ -31,8 +31,8 @@ fn with_field(index: usize, value: i32) -> Vec<i32> {
     stats.collect()
 }
 
-/// Returns the two processes that end a command in time. The warden is a child of `leasehold run`,
-/// and the guardian is a child of the warden.
+/// Returns the guardian and the warden, the processes that end a command in time. The warden is a
+/// child of `leasehold run`, and the guardian is a child of the warden.
 pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
     let warden = child(of);
     (child(warden), warden)

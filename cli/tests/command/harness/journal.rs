@@ -44,7 +44,8 @@ impl Journal {
         )
     }
 
-    /// Like [`beat`](Self::beat), but ends after a call of [`open`](Self::open) with this name.
+    /// Like [`beat`](Self::beat), but the command ends once the test has called
+    /// [`open`](Self::open) with this name.
     pub(crate) fn beat_until(&self, line: &str, name: &str) -> String {
         let file = quoted(self.file(name));
         format!(
@@ -53,7 +54,8 @@ impl Journal {
         )
     }
 
-    /// Returns a shell command that ends after a call of [`open`](Self::open) with this name.
+    /// Returns a shell command that ends once the test has called [`open`](Self::open) with this
+    /// name.
     pub(crate) fn until(&self, name: &str) -> String {
         let file = quoted(self.file(name));
         format!("while [ ! -e {file} ]; do sleep 0.01; done")

@@ -99,7 +99,8 @@ impl Running {
         Self::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
-    /// Starts a command that writes its errors to a file. A test can read them before the end.
+    /// Starts a command that writes its errors to a file, so that a test can read them while the
+    /// command runs.
     pub(crate) fn with_errors_in(file: &Path, command: &mut Command) -> Self {
         let errors = File::create(file).expect("the folder is writable");
         Self::spawn(command.stdout(Stdio::null()).stderr(errors))
@@ -146,8 +147,8 @@ impl Running {
             out: String::new(),
             err: String::new(),
         };
-        // This waits until no process has the pipes open, not even a process left behind by the
-        // command.
+        // A pipe ends, and the read returns, only when no process has it open, not even one that
+        // the command has left behind.
         let child = self.0.child();
         if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
             out.read_to_string(&mut ended.out).expect("text");

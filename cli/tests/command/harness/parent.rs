@@ -8,7 +8,8 @@ use leasehold_tests::server::Server;
 use super::{ended, leasehold};
 
 /// Returns a Python command that changes its state with `setup`, and then becomes `inner` with this
-/// state. `inner` does not inherit the signals that Python itself ignores.
+/// state. Before `setup`, the two signals that Python itself ignores are reset, so that `inner`
+/// does not ignore them.
 pub(crate) fn started_by(setup: &str, inner: &Command) -> Command {
     let program = format!(
         "\

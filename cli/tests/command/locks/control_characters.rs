@@ -31,7 +31,7 @@ fn hold(server: &Server) {
     let _: String = server.probe().run(&set);
 }
 
-/// Fails if a text contains characters that a terminal obeys, or a part is missing.
+/// Fails if a text contains characters that a terminal obeys, or lacks one of the `parts`.
 #[track_caller]
 fn assert_plain(text: &str, parts: &[&str]) {
     let obeyed = ['\u{1b}', '\r', '\u{202e}', '\u{2028}'];

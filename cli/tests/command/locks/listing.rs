@@ -203,7 +203,7 @@ async fn one_lock() {
         "{store}"
     );
     let kept = asked(&scene, &["show", "payment:7"]).out;
-    // The lock is kept for an hour. At most ten minutes have passed, so 50 to 59 are left.
+    // The lock is kept for an hour. At most ten minutes have passed, so 50 to 59 minutes are left.
     assert!(kept.contains("kept for      5"), "{kept}");
     assert!(kept.contains(" m\n"), "{kept}");
 }

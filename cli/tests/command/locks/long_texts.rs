@@ -14,10 +14,11 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use crate::harness::{ended, leasehold};
 
-/// More than the largest width in a format string, which is 65,535.
+/// Length of the long names and keys: more than the largest width in a format string, which is
+/// 65,535.
 const LENGTH: usize = 70_000;
 
-/// Maximum length of the output for one lock. It contains an owner twice at most.
+/// Maximum length of the output for one lock, in which the shortened owner occurs at most twice.
 const MOST: usize = 2_000;
 
 /// The name of a process whose function has a very long name.
@@ -59,7 +60,7 @@ fn owners_are_cut(url: &str, commands: &[(&[&str], i32)]) {
     assert!(line.len() < MOST, "{url}: {}", line.len());
 }
 
-/// Commands that show the lock, or are refused because of it, and their exit codes.
+/// Commands that show the lock or, like `run`, fail because it is held, and their exit codes.
 const SHOWING: [(&[&str], i32); 4] = [
     (&["ls"], 0),
     (&["show", "job"], 0),
@@ -92,7 +93,8 @@ fn redlock() {
     let _room = room::enter();
     let nodes = Quorum::young(3);
     nodes.servers.iter().for_each(hold);
-    // Without `run`: these nodes are too young to vote, and would refuse it for this reason.
+    // `run` is left out: these nodes would refuse it because they are too young to vote, not
+    // because the lock is held.
     owners_are_cut(&nodes.url(), &SHOWING[..3]);
 }
 

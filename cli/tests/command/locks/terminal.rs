@@ -11,7 +11,7 @@ use crate::harness::{ended, leasehold};
 const COLUMNS: usize = 80;
 
 /// Python program that prints the output of a command on a terminal of 40 rows. The first argument
-/// is the number of columns. Presses ctrl-c after the first complete screen.
+/// is the number of columns. After the first complete screen, the Python program presses ctrl-c.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
@@ -62,8 +62,8 @@ fn hold(server: &Server, key: &str, owner: &str) {
     let _: String = server.probe().run(&set);
 }
 
-/// Fails if a line is longer than the terminal, a holder is cut, or the ends of a key are missing.
-/// Also fails if a key is shortened in a pipe.
+/// Fails if a line is longer than the terminal, a holder is cut, or the beginning or the end of a
+/// key is missing. Also fails if a key is shortened in a pipe.
 #[test]
 fn long_keys_are_shortened_and_holders_are_complete() {
     let _room = room::enter();

@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 use crate::harness::journal::Journal;
 use crate::harness::{LONG, Running, ended, run};
 
-/// Number of processes, as if started by two machines.
+/// Number of processes that start the same job, as if on as many machines.
 const STARTS: usize = 12;
 
 /// Fails if two processes run the job, or another process ends with a wrong exit code.
@@ -60,8 +60,8 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     }
 }
 
-/// Fails if a machine whose clock is late runs a short job again, or prints something, which cron
-/// would send by mail.
+/// Fails if a machine whose clock is late repeats a short job that another machine has already run.
+/// Also fails if it prints something, which cron would send by mail.
 #[test]
 fn a_machine_with_a_late_clock_skips_the_job() {
     let server = Server::start();

@@ -109,8 +109,8 @@ fn blocked_signals_stay_blocked() {
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
-    // With this long ttl, no renewal wakes the guardian (the process that waits for the command)
-    // meanwhile.
+    // The guardian waits for the end of the command. With this long ttl, no message about a renewal
+    // wakes it earlier.
     let options = ["--ttl", "1h"];
     let command = run(&server.url(), "job", &options, "exit 7");
     let ended = Running::start(&mut started_by(&blocked("CHLD"), &command)).wait();

@@ -134,8 +134,9 @@ fn the_out_of_memory_score_is_inherited() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a signal to the group of `leasehold run` reaches the command twice, or the command
-/// leaves the session. The parent has no terminal, like cron and systemd.
+/// Fails if the command is not in a separate process group: a signal to the group of `leasehold
+/// run` would then reach it twice. Also fails if the command leaves the session. The parent has no
+/// terminal, like cron and systemd.
 #[test]
 fn group_and_session_are_inherited() {
     let server = Server::start();
@@ -204,7 +205,7 @@ fn the_environment_is_inherited() {
 
 /// Fails if a service does not accept the sockets of systemd, which are meant for the process in
 /// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because `leasehold run` starts the
-/// command in a different way in each case.
+/// command by different functions in these cases.
 #[test]
 fn sockets_and_watchdog_of_systemd_are_passed_on() {
     let server = Server::start();

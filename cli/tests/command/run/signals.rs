@@ -32,7 +32,7 @@ fn each_signal_is_passed_on() {
         ("PWR", 158),
     ] {
         let journal = Journal::new();
-        // A shell without a trap dies from the signal, and so does the process it waits for.
+        // The signal reaches the shell and its child `sleep`. Without a trap, both die from it.
         let script = format!("{}; sleep 600", journal.note("ran"));
         let command = run(&server.url(), signal, &[], &script);
         let holder = Running::start(&mut started_by(DEFAULTS, &command));
@@ -65,7 +65,7 @@ fn signals_of_a_terminal_are_passed_on() {
     journal.wait_for("ran");
     holder.signal("WINCH");
     journal.wait_for("WINCH");
-    // `leasehold run` stops until SIGCONT arrives, and so does the child of the shell.
+    // `leasehold run` and the child of the shell stop until SIGCONT arrives.
     holder.signal("TSTP");
     let stat = format!("/proc/{}/stat", holder.id());
     wait::until("it stands still", LONG, || {

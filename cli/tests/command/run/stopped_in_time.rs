@@ -66,8 +66,8 @@ impl Scene {
 
     /// Waits until the next holder has had the lock for a while. Returns the first holder.
     fn end(self) -> Running {
-        // Meanwhile, any living process of the first holder would append about as many lines as the
-        // next holder does.
+        // Each process appends lines at the same pace. So a living process of the first holder
+        // would append about a hundred lines meanwhile.
         self.journal.wait_for_many("next", 100);
         self.journal.has_in_order("first", "next");
         assert!(!is_alive(self.command));
@@ -201,8 +201,8 @@ fn the_command_and_the_holder_are_suspended() {
     scene.first.pause();
     let command = scene.command;
     let first = scene.end();
-    // The guardian keeps the ended command as a zombie until all processes are gone, so the command
-    // still accepts signals.
+    // The guardian keeps the ended command as a zombie until all processes are gone. Until then, a
+    // signal to its id succeeds.
     wait::until("the command is gone", LONG, || {
         !family::signal(command, "CONT")
     });
@@ -234,8 +234,8 @@ fn the_holder_is_suspended_and_the_guardian_is_killed() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if a kill of the whole session, like `pkill -KILL --session`, spares a process in another
-/// session.
+/// Fails if a process of the command in another session survives a kill of the whole session, like
+/// `pkill -KILL --session`.
 #[test]
 fn the_session_is_killed() {
     let _room = room::enter();

@@ -1,4 +1,6 @@
-//! The requests of a connection. Each is sent before its future is returned.
+//! The requests of a connection. Each function passes its request to the connection before it
+//! returns a future, which only waits for the answer. The exception is `make_path`, which makes
+//! several requests.
 
 use super::asked::EXISTS;
 use super::error::Error;
@@ -205,7 +207,8 @@ fn found(answer: Result<Vec<u8>, Error>) -> Result<Option<Stat>, Error> {
     }
 }
 
-/// Fails with the error of the failed entry, if there is one. In that case, nothing was created.
+/// Reads the answer to a multi-request, which has an entry for each znode. If an entry failed,
+/// returns its error; no znode was created then.
 fn all_made(answer: &[u8]) -> Result<(), Error> {
     let mut answer = In(answer);
     loop {

@@ -1,4 +1,4 @@
-//! Connections to the servers of an ensemble, and the bounds of the servers.
+//! Connections to the servers of an ensemble, and the servers' bounds for the time of a session.
 //!
 //! A granted session time is valid only until the connection ends, because the server may be
 //! restarted with other settings. So the bounds are read again before each connection is used. To
@@ -33,8 +33,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Pause after the program's source of credentials has failed, before it is called again.
 const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of users (passwords) with which one connection logs in. Nodes created with still
-/// earlier passwords are assumed to be gone.
+/// Maximum number of users with which one connection logs in. Each new password of this process
+/// makes another user. Nodes of still earlier users are assumed to be gone.
 const MOST_USERS: usize = 16;
 
 /// Bounds of the time that a server may be silent before a session moves to another server. Within
@@ -115,11 +115,11 @@ impl Servers {
         }
     }
 
-    /// Resumes a session. None if the session is over, or if no server resumes it and at least one
-    /// server would shorten it.
+    /// Resumes a session. Returns None if the session is over. Also returns None if a server would
+    /// shorten it and no other server resumes it.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
-        // After this time the servers have ended the session.
+        // After twice its length, the servers have ended the session.
         while begun.elapsed() < session.lasts * 2 {
             let (mut shorter, mut last) = (false, Error::Timeout);
             for _ in 0..self.address.servers().len() {
@@ -163,7 +163,8 @@ impl Servers {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
                 return Err(Refusal::Shorter);
             }
-            // The server may be behind the previous server. The write brings it up to date.
+            // The server may not have applied the latest changes yet. It answers a write only after
+            // it has applied all earlier writes.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
         }
@@ -181,7 +182,8 @@ impl Servers {
             Err(failure) if digests.is_empty() => {
                 return Err(Error::NoCredentials(failure.text()));
             }
-            // Continues with the earlier users, which the server accepts, so no session is lost.
+            // The program's source of credentials has failed. Continues with the earlier users,
+            // which the server accepts, so no session is lost.
             Err(_) => None,
         };
         if let Some(digest) = digest
@@ -195,7 +197,8 @@ impl Servers {
         Ok(digests.clone())
     }
 
-    /// Records the tick of a server if it is longer than the known one, such as after a restart.
+    /// Records the tick of a server (its unit of time) if it is longer than the known one. A
+    /// restarted server may have another tick.
     fn learn(&self, shortest: Duration, longest: Duration) {
         let tick = self.address.tick;
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -61,8 +61,8 @@ impl ZooKeeper {
         users(&self.servers.address)
     }
 
-    /// Calls `revoked` for the nodes that another process takes away by force. Waits until their
-    /// list changes.
+    /// Calls `revoked` for the session's nodes that another process takes away by force. Then waits
+    /// until the list of these nodes changes.
     async fn receives_revocations(
         &self,
         session: &Session,
@@ -89,8 +89,8 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // Drops the connection before the wait. After its pool is dropped, a session ends only when
-        // no task owns its connection.
+        // Drops the connection before the wait, because the session of a dropped pool ends only
+        // when no task owns its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -201,8 +201,8 @@ impl Service for ZooKeeper {
     }
 
     /// Requests the servers' bounds for sessions. An ensemble that answers this may still be too
-    /// slow for other requests. So an answer ends only an outage in which such an attempt has
-    /// failed.
+    /// slow for other requests. So an answer ends an outage only if this request, too, has failed
+    /// during the outage.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {
