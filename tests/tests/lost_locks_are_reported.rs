@@ -207,7 +207,8 @@ async fn inner(scene: &Scene) -> Result<(), LockError> {
 async fn outer(scene: &Scene) -> Result<(), LockError> {
     let before = scene.losses();
     inner(scene).await?;
-    // The inner call sends no request to the server, so it finds no loss.
+    // The call of `inner` enters the lock of this call. It sends no request to the server, so it
+    // finds no loss.
     assert_eq!(scene.losses(), before);
     Ok(())
 }

@@ -68,8 +68,8 @@ impl Setup {
         self
     }
 
-    /// Allows tests to [cut nodes off](Cluster::isolate) from each other. This needs a system with
-    /// all addresses of 127.0.0.0/8.
+    /// Allows tests to [cut nodes off](Cluster::isolate) from each other. Each node then connects
+    /// from a different address of 127.0.0.0/8, and the system must have these addresses.
     pub fn divisible(mut self) -> Self {
         self.divisible = true;
         self
@@ -311,8 +311,8 @@ impl Cluster {
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica of a killed master has taken over, and the running nodes report that
-    /// the cluster serves all slots.
+    /// Waits until the replica that a killed master had at the start has taken over. Also waits
+    /// until the running nodes report that the cluster serves all slots.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
     }

@@ -250,7 +250,7 @@ impl Postgres {
             // request of a pool times out.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
             // A killed server leaves its shared memory behind. With this setting the memory is in
-            // the server's folder.
+            // the server's folder, and is removed together with it.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))
@@ -312,8 +312,8 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
-    /// The same database on another server. That server is a standby of the first server, or has
-    /// replaced the first server.
+    /// The same database on `server`, which is a standby of this database's server, or has replaced
+    /// it.
     #[must_use]
     pub fn on(&self, server: &Postgres) -> Self {
         Self {
@@ -432,8 +432,9 @@ fn quiet(mut program: Command) -> Command {
     program
 }
 
-/// The folder of PostgreSQL's programs: `LEASEHOLD_TEST_POSTGRES`, the newest of Debian's, or empty
-/// for programs on the path.
+/// The folder of PostgreSQL's programs: the value of `LEASEHOLD_TEST_POSTGRES`, otherwise the
+/// folder of Debian's newest version. Empty if there is neither, so that the programs on the path
+/// are used.
 fn bin() -> PathBuf {
     if let Some(given) = std::env::var_os("LEASEHOLD_TEST_POSTGRES") {
         return given.into();
