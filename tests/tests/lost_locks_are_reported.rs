@@ -155,7 +155,8 @@ impl Scene {
     }
 }
 
-/// Returns the numbers of confirmed and unconfirmed releases.
+/// Returns the numbers of confirmed and unconfirmed releases. The release of a lost lock counts as
+/// unconfirmed.
 fn releases() -> (u64, u64) {
     reports_delivered();
     let count = |of: &AtomicU64| of.load(Ordering::SeqCst);

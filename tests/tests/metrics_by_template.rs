@@ -133,8 +133,8 @@ async fn pool(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Returns the values of the metric's series that have this label. The result is indexed by the
-/// value of the label `by`.
+/// Returns the values of the metric's series whose label `label` is `value`. The result is indexed
+/// by the value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
     reports_delivered();
     let series = lock(&SERIES);

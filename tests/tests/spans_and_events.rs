@@ -40,8 +40,8 @@ struct Recorded {
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The methods ("hooks") of a subscriber in which a panic is tested. The number counts the calls
-/// before the panic.
+/// The methods ("hooks") of a subscriber in which a panic is tested, each with the number of its
+/// calls before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),

@@ -34,7 +34,7 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// Numbers of received log events, counts, gauges and durations, independent of the `Manner`.
+/// Numbers of received log events, counts, gauges and durations, counted in every `Manner`.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
 static GAUGES: AtomicU64 = AtomicU64::new(0);

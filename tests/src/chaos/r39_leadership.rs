@@ -23,8 +23,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const KEY: &str = "leader";
 const TTL: Duration = Duration::from_secs(1);
-/// The longest session for `TTL`, with the time until the server detects the session's end.
-/// Explained at `WITHIN` in `r12_sessions.rs`.
+/// The longest session for `TTL`, with the time until the server detects the session's end. See
+/// `WITHIN` in `r12_sessions.rs`.
 const SESSION: Duration = Duration::from_millis(3_500);
 /// Time from the end of the old leader's lock to the start of the next leader's body.
 const SUCCESSION: Duration = Duration::from_secs(1);

@@ -274,7 +274,7 @@ impl Cluster {
         let mut unpublished: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
             // The first pass sends the command to all masters, even to those that report the new
-            // owner. The old owner may still treat the slot as moving.
+            // owner. The old owner may be one of them, and still treat the slot as moving.
             for (index, _) in &unpublished {
                 self.set_slot(*index, slot, "NODE", &id);
             }

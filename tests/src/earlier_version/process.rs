@@ -219,8 +219,8 @@ impl EarlierProcess {
         }
     }
 
-    /// Leaves the queue of a key. If the key is reserved for this process, gives the reservation
-    /// up.
+    /// Leaves the queue of a key. If the key is reserved for this process, gives up the
+    /// reservation.
     ///
     /// # Panics
     ///

@@ -22,7 +22,7 @@ struct Replays {
 pub(super) struct KeyNotes {
     sections: Vec<Section>,
     by_holder: HashMap<u64, usize>,
-    /// The counter values that accepted writes had read before.
+    /// The counter values on which accepted writes were based.
     seen: HashSet<u64>,
     /// Number of grants without a fence.
     unfenced: u64,

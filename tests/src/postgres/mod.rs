@@ -46,7 +46,7 @@ static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
 /// Environment variable with the port and the folder of this program's server. If the program runs
-/// one of its tests again in another process, that process uses the same server.
+/// one of its tests again in another process (see `rerun`), that process uses the same server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -97,8 +97,8 @@ impl Postgres {
         })
     }
 
-    /// Starts a separate server for one test. It does not wait for the disk, so a crash of the
-    /// machine would lose data.
+    /// Starts a separate server for one test. It confirms commits before they are on the disk, so a
+    /// crash of the machine would lose data.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }

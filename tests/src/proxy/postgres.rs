@@ -1,7 +1,7 @@
 //! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! One message of a client is everything up to a point of synchronisation. The server's answer, up
-//! to `ReadyForQuery`, is also one message.
+//! One message of a client is everything up to a point of synchronisation, such as `Sync`. The
+//! server's answer, up to `ReadyForQuery`, is also one message.
 
 /// The length of the first whole message of a client. The first message of a connection has no type
 /// byte.

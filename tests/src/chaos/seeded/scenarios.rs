@@ -292,7 +292,8 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// The third call continues the lease of the second call, and stays inside for longer than the ttl.
+/// The third of three calls of one process continues the lease of the second call, and stays inside
+/// for longer than the ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
