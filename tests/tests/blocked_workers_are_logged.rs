@@ -99,8 +99,8 @@ fn locked(pool: &LockPool) -> Result<bool, LockError> {
 }
 
 /// Fails if a blocked worker is not logged, is logged twice, or is logged with a wrong source
-/// location. Also fails if a thread that may block is logged, or if a blocking call does not have
-/// the spans of an async call.
+/// location. Also fails if a call on a thread where blocking is allowed is logged, or if a blocking
+/// call lacks the spans of an async call.
 #[test]
 fn the_first_blocked_worker_is_logged_with_its_place() {
     tracing::subscriber::set_global_default(Book).expect("the only one");

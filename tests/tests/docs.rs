@@ -30,8 +30,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the Markdown pages checked here: these files of the repository, and all pages of
-/// `docs/`.
+/// Returns the Markdown pages checked here: the files listed below, and all pages of `docs/`.
 fn pages() -> Vec<PathBuf> {
     let mut pages = [
         "README.md",
@@ -50,7 +49,7 @@ fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let site = docs.join("site");
     let listed = files(&docs, "md").into_iter();
-    // Files in `docs/site` are only the table of contents of the built site.
+    // `docs/site` is left out, because it only has the table of contents of the built site.
     pages.extend(listed.filter(|page| !page.starts_with(&site)));
     pages
 }

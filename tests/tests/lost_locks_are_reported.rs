@@ -155,7 +155,8 @@ impl Scene {
     }
 }
 
-/// Returns the numbers of confirmed and unconfirmed releases.
+/// Returns the numbers of confirmed and unconfirmed releases. The release of a lost lock counts as
+/// unconfirmed.
 fn releases() -> (u64, u64) {
     reports_delivered();
     let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
@@ -207,7 +208,8 @@ async fn inner(scene: &Scene) -> Result<(), LockError> {
 async fn outer(scene: &Scene) -> Result<(), LockError> {
     let before = scene.losses();
     inner(scene).await?;
-    // The inner call sends no request to the server, so it finds no loss.
+    // The call of `inner` enters the lock of this call. It sends no request to the server, so it
+    // finds no loss.
     assert_eq!(scene.losses(), before);
     Ok(())
 }

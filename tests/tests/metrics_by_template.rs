@@ -133,8 +133,8 @@ async fn pool(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Returns the values of the metric's series that have this label. The result is indexed by the
-/// value of the label `by`.
+/// Returns the values of the metric's series whose label `label` is `value`. The result is indexed
+/// by the value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
     reports_delivered();
     let series = lock(&SERIES);
@@ -230,7 +230,7 @@ async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
 }
 
 /// Fails if the series of an outcome is missing until the first call with this outcome. Such a
-/// series begins at one and shows no increase.
+/// series begins at one, so its first call does not show as an increase.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_outcome_begins_at_zero() {
     let pool = pool("memory://").await;

@@ -40,8 +40,8 @@ struct Recorded {
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The methods ("hooks") of a subscriber in which a panic is tested. The number counts the calls
-/// before the panic.
+/// The methods ("hooks") of a subscriber in which a panic is tested, each with the number of its
+/// calls before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),
@@ -350,7 +350,8 @@ fn a_panicking_subscriber_leaves_no_lock_behind() {
         for body_panics in [false, true] {
             let lock = pool.lock(name).label("panics anywhere").ttl(TTL).wait(LONG);
             PANICS.set(Some((name, before)));
-            // The body is polled on this thread, because the test runs the whole call on it.
+            // `PANICS` is set on this thread only. The body is also polled on this thread, because
+            // the test runs the whole call on it.
             let call = lock.clone().run(async {
                 tokio::task::yield_now().await;
                 assert!(!body_panics, "as the test wants it, in the body");

@@ -34,7 +34,7 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// Numbers of received log events, counts, gauges and durations, independent of the `Manner`.
+/// Numbers of received log events, counts, gauges and durations, counted in every `Manner`.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
 static GAUGES: AtomicU64 = AtomicU64::new(0);
@@ -217,8 +217,8 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         || events < calls_of(&EVENTS) && counts < calls_of(&COUNTS) || manner == Manner::Blocks;
     wait::until_async("the program is notified", LIMIT, counted).await;
 
-    // The `wait` ends while the user code still blocks, so the engine itself must check the time
-    // limit.
+    // The `wait` ends while the user code still blocks. The engine must check this time limit
+    // without waiting for the user code.
     let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
     let refused = waits.wait(Duration::from_millis(200)).acquire();
     let refused = wait::within("a budget ends", LIMIT, refused).await;

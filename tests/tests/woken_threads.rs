@@ -21,7 +21,8 @@ async fn pairs(pool: &LockPool, count: usize) {
     }
 }
 
-/// Returns the number of times that the engine's thread went to sleep.
+/// Returns the number of times that the engine's thread went to sleep, which it does after each
+/// wake-up.
 fn sleeps() -> usize {
     let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
     let tasks = fs::read_dir("/proc/self/task").expect("it is there");

@@ -41,7 +41,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Lets a probe take the key by force shortly before a renewal or a release.
+/// Lets a probe (the thief) take the key of a lock by force. The holder's next renewal or release
+/// must not change the thief's lock.
 fn thefts(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(1_000, 40);
     let server = Server::start();

@@ -65,7 +65,8 @@ pub(super) struct Shifts {
 
 impl Shifts {
     /// Starts two processes with one Redis, or one process with the in-process store. The one
-    /// process makes two calls for each key, and one of them waits in the queue.
+    /// process makes two calls for each key: while one of them holds the key, the other waits in
+    /// the queue.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server
@@ -96,7 +97,7 @@ impl Shifts {
 
     /// Stops the holding process for longer than its leases last. If there is another process,
     /// resumes the stopped process only after the other process holds the keys. Waits until the
-    /// resumed process has tried its late writes.
+    /// resumed process has tried to write with its ended leases.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();

@@ -29,8 +29,9 @@ fn ttl(store: Store) -> Duration {
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
-    // At worst, the outage begins when a renewal is due, after a third of the ttl. Then one fifth
-    // of the ttl is left for a new connection and a renewal, before the loss is signalled.
+    // At worst, the outage begins when a renewal is due, after a third of the ttl. From the end of
+    // the outage until the loss is signalled, one fifth of the ttl is left. In this time the pool
+    // must connect and renew the lease.
     let spare = ttl / 5;
     let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);

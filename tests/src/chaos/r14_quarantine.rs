@@ -35,8 +35,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let url = quorum::url(proxies.iter().map(Proxy::address), OPTIONS);
             let one = runtime.block_on(connect(&url));
             let two = runtime.block_on(connect(&nodes.url()));
-            // The first holder no longer reaches the third node, so its locks are only on two
-            // nodes. The code below restarts one of these two.
+            // The pool `one` no longer reaches the third node, so its locks are only on two nodes.
+            // The code below restarts one of these two. Without its quarantine, this node and the
+            // third node would grant the same lock to `two`.
             proxies[2].set(Mode::Refuse);
             proxies[2].cut();
             while let Some(number) = next() {

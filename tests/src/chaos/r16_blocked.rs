@@ -1,4 +1,5 @@
-//! Requirement 16: the watchdog does not need the user's runtime.
+//! Requirement 16: the watchdog renews a lock even while all workers of the user's runtime are
+//! blocked.
 
 use std::time::{Duration, Instant};
 

@@ -170,8 +170,9 @@ impl Front {
     }
 
     /// Returns the code that callers see, and true if the call should be retried. A Cluster client
-    /// follows a redirect (`MOVED`, `ASK`), here to a port without a listener. If a server reports
-    /// a missing script, the client sends the script's source, so callers get the lock.
+    /// follows a redirect (`MOVED`, `ASK`), here to a port without a listener, so callers get an
+    /// I/O error. If a server reports a missing script, the client sends the script's source, so
+    /// callers get the lock (`nothing`).
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -206,7 +207,7 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
         {
             key.to_owned()
         }
-        // The time limit of the call ended during the last attempt.
+        // The time limit of the call ended before the nodes had answered its last attempt.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains("no answer in time") =>
         {

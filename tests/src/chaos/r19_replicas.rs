@@ -77,7 +77,8 @@ fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
     let clean = wait::try_until(LIMIT / 2, || left().is_empty());
     sheet.check(clean.is_some(), || format!("left: {:?}", left()));
     master.resume();
-    // After the fail-over one replica is missing, because it is the new master.
+    // After the fail-over, too few replicas can confirm a lock, because one of them is now the
+    // master.
     sheet.faults("SIGKILL of the master", 1);
     master.fail_over();
     for (replicas, pool) in &wanted {

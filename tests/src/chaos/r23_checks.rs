@@ -18,7 +18,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The smallest sufficient set of permissions, but without one that renewals need (`pexpire`).
+/// The permissions that a pool needs, except `pexpire`, which renewals need.
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",

@@ -23,7 +23,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const KEY: &str = "rate";
-/// The longest ttl of a holder.
+/// The longest ttl in `lanes`.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 
@@ -70,8 +70,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Takes all permits after the leases of the killed processes have ended. A further call must then
-/// be refused.
+/// Takes all permits, which are free after the leases of the killed processes have ended. A further
+/// call must then be refused.
 async fn places(pool: &LockPool) -> Result<(), LockError> {
     let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
     let mut all = Vec::new();

@@ -52,8 +52,8 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
             crew.fault("SIGKILL of a waiter");
             waiter.process().kill();
         } else {
-            // The connection of the stopped process stays open, so the server still sends its
-            // notifications to this process.
+            // The connection of the stopped process stays open. So when the lock becomes free, the
+            // server notifies this process, which cannot react.
             crew.fault("SIGSTOP of a waiter");
             waiter.process().pause();
         }

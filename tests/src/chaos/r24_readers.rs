@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const KEY: &str = "catalog";
 const DEAD: u64 = 5;
-/// The longest ttl of a reader or writer.
+/// The longest ttl that a reader or writer requests.
 const TTL: Duration = Duration::from_secs(2);
 const BOUND: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(30);
@@ -109,7 +109,8 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let at = now();
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
-    // A waiting writer repeats its request at intervals of at most 0.75 s.
+    // A waiting writer repeats its request at intervals of at most 0.75 s. So it may get the lock
+    // this long after the end of the last lease.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

@@ -115,7 +115,8 @@ struct Soak<'a> {
     ground: &'a Ground,
     server: Option<&'a mut Server>,
     proxies: &'a [Proxy],
-    /// The process. `None` only while faults are injected into it.
+    /// The process. `None` while faults are injected into it, because the code that injects them
+    /// owns it.
     hand: Option<Hand>,
     file: PathBuf,
 }
@@ -281,7 +282,7 @@ fn judge(
         "{what} {before} KiB after warm-up, {after} KiB at the end"
     ));
     // A short run measures while the process is still warming up, and ends soon after its last
-    // fault. Its bound only finds leaks that occur in each section.
+    // fault. So it allows the memory to double, and only finds leaks that occur in each section.
     let percent = if ground.size == Size::Full { 1 } else { 100 };
     let growth = after.saturating_sub(before);
     sheet.check(growth < slack || 100 * growth < percent * before, || {

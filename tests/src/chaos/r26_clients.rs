@@ -31,7 +31,8 @@ const FIELDS: usize = 5;
 /// The program of a client.
 pub(super) struct Program {
     name: &'static str,
-    /// The program and its first argument. Empty for rslock, which runs inside the harness.
+    /// The start of the client's command: the program, and its first argument if needed. Empty for
+    /// rslock, which runs inside the harness.
     words: Vec<PathBuf>,
 }
 
@@ -98,7 +99,7 @@ impl Client {
     }
 }
 
-/// Returns Cargo's target folder, which contains the harness.
+/// Returns Cargo's target folder, found from the path of the harness's program in it.
 fn target(ground: &Ground) -> &Path {
     let folder = ground.program.ancestors().nth(2);
     folder.expect("a program lies in a folder of its profile")
@@ -236,8 +237,8 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns the difference between the history's clock and `CLOCK_MONOTONIC`, which every language
-/// can read. Uses the fastest of 1,000 readings, because it is the most exact.
+/// Returns by how many nanoseconds the history's clock is ahead of `CLOCK_MONOTONIC`, which clients
+/// in any language can read. Uses the fastest of 1,000 readings, because it is the most exact.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

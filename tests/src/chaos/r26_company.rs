@@ -1,4 +1,5 @@
-//! Leasehold's callers and other clients on one key, and the sections of each client.
+//! Runs of leasehold's callers together with other clients on one key, and the check that no client
+//! waits too long.
 
 use std::fmt::Write as _;
 use std::thread::{scope, sleep};

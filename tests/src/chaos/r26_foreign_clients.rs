@@ -4,10 +4,10 @@
 //! Such clients poll at their default intervals, so they get the key only if it is free at the
 //! moment of a poll. A client that requests the key again right after its section gets it before
 //! any other client polls. So five such clients keep each other waiting for long even without
-//! leasehold. For this reason, the test first runs each such client as the only client beside
-//! leasehold. Then all clients share the key and pause between two sections. Then all clients share
-//! the key without a pause. There they are judged together, as one client, and measured without
-//! leasehold for comparison.
+//! leasehold. For this reason, the test has three parts, and a small run has only the first. First
+//! all clients share the key with leasehold, and pause between two sections. Then each client is
+//! the only client beside leasehold. Then all clients share the key without a pause. In this last
+//! part they are judged together, as one client, and also run without leasehold for comparison.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -87,8 +87,8 @@ fn without_a_pause(ground: &Ground, sheet: &Sheet, ours: Option<Ours>, programs:
     all.meet(ground, sheet, "without a pause");
 }
 
-/// Reports how many sections leasehold loses because it leaves the key free, and because it shares
-/// the key with the other clients.
+/// Reports leasehold's sections per second: alone and without leaving the key free for other
+/// clients, alone, and beside the other clients.
 fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     let never = alone(ground, sheet, ours, Some(Duration::ZERO));
     let alone = alone(ground, sheet, ours, None);

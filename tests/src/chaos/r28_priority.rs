@@ -24,8 +24,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const SPINNING: usize = 4;
-/// The competing threads spin for `SPIN`, then sleep for `BREAK`, and so on. Callers can only work
-/// during `BREAK`, so their unfinished work waits for the next `BREAK`.
+/// The competing threads spin for `SPIN`, then sleep for `BREAK`, and so on. Callers with the
+/// greatest nice value can only work during `BREAK`, so their unfinished work waits for the next
+/// `BREAK`.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
@@ -75,8 +76,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Holds a lease in a pool with many callers, and another lease in a process without callers.
-/// Returns the result, and the shortest time that the first lease had left.
+/// Holds a lease in a pool with many callers, and another lease in a process without callers, while
+/// other threads spin. With `idle`, the callers have the greatest nice value. Returns the result,
+/// and the shortest time that the lease in the pool with callers had left.
 fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     let crew = ground.crew("priority");
     let server = Server::start();

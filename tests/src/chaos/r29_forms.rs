@@ -75,8 +75,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job with separate keys for each form. Some calls of the form `Plain` use the keys of
-/// the other forms.
+/// Returns a job with separate keys for each form. On most of these keys, ordinary calls (`Plain`)
+/// contend with the calls of the form.
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lane = |kind: &str, keys: u32, copies, form, work| Lane {
         keys: (0..keys)

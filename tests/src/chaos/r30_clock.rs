@@ -112,7 +112,7 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
 type Case = (Mode, Mode, Mode);
 
 const CASES: [Case; 5] = [
-    // The holder stays inside, and the next reader may enter while this holder is inside.
+    // The holder, a reader, stays inside. The next process, also a reader, may enter beside it.
     (Mode::Reader, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Reader, Mode::Alone),
@@ -142,7 +142,7 @@ fn offsets() -> impl Iterator<Item = i64> {
 }
 
 /// Stops a process in the queue while another process waits behind it. Then sets the clock, and
-/// releases the lock unless it is shared.
+/// releases the lock unless it is shared. The other process must enter within `BOUND`.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,

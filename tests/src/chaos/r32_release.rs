@@ -79,7 +79,8 @@ fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// Makes a renewal in flight arrive after the end of its connection and after the release.
+/// Makes a renewal in flight arrive after the end of its connection and after the release. The
+/// renewal must not keep the lock for longer than `COOLDOWN`.
 fn held(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 8);
     let server = Server::start();

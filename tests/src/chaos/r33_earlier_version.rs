@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// Number of processes of each version in the scene `alone`.
 const PROCESSES: usize = 2;
 
-/// A scene: the modes of its processes. Each version runs one process for each mode.
+/// A scene: the modes of its processes. Each version runs one process for each entry of `modes`.
 struct Scene {
     name: &'static str,
     modes: &'static [Mode],

@@ -1,6 +1,6 @@
 //! Requirement 34 while masters fail. A result that is on no replica is lost with its master, and
-//! its body runs again. A unique key still rejects a second order, so every click (a call for the
-//! order) gets the first order.
+//! its body runs again. This body finds the first order, because a unique key of the table rejects
+//! a second one. So every click (a call for the order) gets the first order.
 
 use super::crew::Crew;
 use super::ground::{Ground, Requirement};

@@ -49,8 +49,9 @@ const COUNTERS: &str = "count";
 /// Returns groups of calls ("clicks") for one set of keys: `keys` orders and as many counters.
 ///
 /// Each click on a counter makes one of two different requests. So half of the later clicks are
-/// refused, because the kept result is for the other request. Some bodies fail, and some outlive
-/// their lease in one poll. The results of such bodies must not be kept.
+/// refused, because the kept result is for the other request. Some bodies fail, and some block
+/// their thread in one poll until their lease has ended. The results of such bodies must not be
+/// kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),

@@ -47,7 +47,8 @@ const LONG: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
-/// The longest pause of an operator, which lets the workers take locks.
+/// The longest pause of an operator before each attempt to take a lock away. In the pause, the
+/// workers take locks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Exit codes of the command: success, the lock is free, and the store is unavailable.
 const DONE: i32 = 0;
@@ -121,7 +122,8 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body inside this lock lasts longer than the time limit of a notification.
+/// True if the body inside this lock lasts longer than `NOTICE`. The keys of such locks contain
+/// `long`.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
@@ -150,9 +152,9 @@ enum Outcome {
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away. A loss counts from the
-/// operator's request until `within` after the answer. The end of a body counts from `within`
-/// before the request until the answer.
+/// Finds the end of the former holder of each lock taken away. A loss counts if it is noted between
+/// the operator's request and `within` after the answer. The end of a body counts from `within`
+/// before the request, because its release may arrive late, until the answer.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {

@@ -75,7 +75,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         }
         strikes
     });
-    // Transactions outlive their calls, so the run waits for them.
+    // A spawned transaction continues after its call is dropped, so the run waits for it.
     wait::until("all tasks have ended", LONG, || {
         Arc::strong_count(&bank) == 1
     });

@@ -32,8 +32,8 @@ const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
 /// Upper bound of a loop that allows a call one more poll each time. No call needs so many polls.
 const MOST_POLLS: u64 = 1_000;
-/// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
-/// process without callers becomes free after a second.
+/// Time after which no lock of a dropped call is left on a reachable store. This includes the
+/// second for which the store reserves a lock for a process whose callers are gone.
 const BOUND: Duration = Duration::from_secs(3);
 /// Time within which the last request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
@@ -153,8 +153,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(report.still_held + report.unconfirmed == 0, || {
         format!("the engine still has locks of dropped calls: {report:?}")
     });
-    // The tasks that the bodies have spawned own `visits`, and nothing else does. Each task ends
-    // when its lock is lost.
+    // Besides this function, only the tasks that the bodies have spawned still own `visits`. Each
+    // task ends when its lock is lost.
     let ended = wait::try_until(LONG, || Arc::strong_count(&visits) == 1);
     sheet.check(ended.is_some(), || {
         "a handle stays good without its call".to_owned()

@@ -1,6 +1,7 @@
-//! Requirement 38: a lease must last in spite of other users of the server with few rights, if they
-//! do not attack this lease itself. It must also last if a server grants fewer rights or shorter
-//! sessions than before, or if the requests of waiting calls exceed one packet.
+//! Requirement 38: other users of the server, who have few rights, must not be able to end a lease,
+//! unless they attack this lease itself. A lease must also last if the server grants fewer rights
+//! or shorter sessions than before. The same applies if one packet cannot carry the requests of all
+//! waiting calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

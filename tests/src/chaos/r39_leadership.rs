@@ -26,7 +26,7 @@ const KEY: &str = "leader";
 const FAILURES: u64 = 330;
 const TTL: Duration = Duration::from_secs(1);
 /// The longest session for `TTL`, with the time until the server detects the session's end. See
-/// requirement 12.
+/// `WITHIN` in `r12_sessions.rs`.
 const SESSION: Duration = Duration::from_millis(3_500);
 /// Time from the end of the old leader's lock to the start of the next leader's body.
 const SUCCESSION: Duration = Duration::from_secs(1);
@@ -82,7 +82,8 @@ impl<'a> Member<'a> {
             2 => self.pipe.set(Flow::Pass),
             _ => {
                 self.pipe.set(Flow::Pass);
-                // A connection that has lost bytes would lose all later bytes, too.
+                // The old connection, which has lost bytes, would lose all later bytes, too. So it
+                // is closed.
                 self.pipe.cut();
             }
         }

@@ -34,7 +34,8 @@ impl Sale {
     }
 
     /// Waits until the lease is over and a newer holder has used the table, and then writes. This
-    /// runs in a task that a body has spawned, and no lock can prevent such a write.
+    /// runs in a task that a body has spawned. No lock can prevent such a write, but a table that
+    /// compares fences refuses it.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {

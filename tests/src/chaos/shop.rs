@@ -9,7 +9,8 @@ use sqlx::{Row, SqlitePool};
 
 use super::ledger::Written;
 
-/// The longest time that a writer waits for a process stopped in a transaction.
+/// The longest time that a writer waits for the table while a stopped process has a transaction
+/// open.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The table, in an SQLite file that all processes open.
@@ -51,9 +52,9 @@ impl Shop {
         }
     }
 
-    /// Stores `fence` in the row, and returns the number of sold items. If the table compares
-    /// fences, returns `None` for a `fence` older than the row's. After this read, the table
-    /// refuses writers with an older fence.
+    /// Stores `fence` in the row, and returns the number of sold items. A table that compares
+    /// fences returns `None` for a `fence` older than the row's. After this read, it also refuses
+    /// writes with fences older than `fence`.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

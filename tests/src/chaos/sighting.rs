@@ -19,8 +19,9 @@ pub(super) struct Sighting {
 }
 
 impl Sighting {
-    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. Stops in
-    /// any case once `most` has passed.
+    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. A key that
+    /// is gone is checked further, because a request in flight may lock it again. Stops in any case
+    /// once `most` has passed.
     pub(super) fn of(
         probe: &dyn Probe,
         key: &str,

@@ -34,11 +34,11 @@ const PATIENCE: u32 = 12;
 pub(super) struct Storm<'a> {
     /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// Called in parallel with the workers on Redis, with the server's URL. Must return once the
-    /// flag is true.
+    /// Called in parallel with the workers on Redis, with the server's URL and a flag. Must return
+    /// once the flag is true.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
-    /// The beginning of a line in the history, if any. A run ends without such a line only after
-    /// `PATIENCE` times its limit.
+    /// The beginning of a line for which the run waits in the history, for at most `PATIENCE` times
+    /// its limit. `None` if it waits for no line.
     pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress.
     pub(super) progress: Progress,
@@ -166,7 +166,7 @@ impl Storm<'_> {
         let started = Instant::now();
         let mut tally = Tally::of(history, self.progress, self.awaited);
         // On a machine that is busy with other tests, a run may need longer than its limit to reach
-        // `LEAST`.
+        // `LEAST` and the awaited line.
         while started.elapsed() < self.limit
             || (!tally.has(LEAST, 0) && started.elapsed() < self.limit * PATIENCE)
         {

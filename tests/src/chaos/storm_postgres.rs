@@ -90,8 +90,9 @@ impl Struck<'_> {
                     self.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
-                    // This sweep, which normally removes old rows of free locks, must not remove
-                    // the row of a held lock.
+                    // A sweep normally removes the rows of locks that have been free for some time.
+                    // This sweep removes the rows of all free locks, but must not remove the row of
+                    // a held lock.
                     self.crew.fault("sweep of all idle rows");
                     self.execute("SELECT leasehold.sweep('0 s', 100000)");
                 }

@@ -60,7 +60,7 @@ pub(super) struct Tally {
     lines: BufReader<File>,
     line: Vec<u8>,
     counted: Progress,
-    /// The beginning of a note that must still occur, if any.
+    /// The beginning of a note that must still occur. `None` after it has occurred.
     awaited: Option<&'static [u8]>,
     progress: u64,
     faults: u64,

@@ -54,7 +54,7 @@ pub(super) fn begin() {
 struct Sink {
     telemetry: Telemetry,
     history: History,
-    /// The writing end of a full pipe.
+    /// The writing end of a pipe that another thread keeps full, so that a write to it blocks.
     pipe: PipeWriter,
     /// Time at which the fault starts, in nanoseconds; `u64::MAX` before `begin`.
     from: AtomicU64,

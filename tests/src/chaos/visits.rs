@@ -30,7 +30,7 @@ pub(super) struct Visits {
     violations: Mutex<Vec<String>>,
 }
 
-/// A lock of a body: its index in `Visits::seats`, and its mode.
+/// A lock that a body holds: the lock's index in `Visits::seats`, and its mode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub(super) seat: usize,

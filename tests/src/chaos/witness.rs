@@ -1,4 +1,4 @@
-//! Notes about locks held in this process instead of a worker process.
+//! Notes about locks held by the harness's process instead of a worker process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

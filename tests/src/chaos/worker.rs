@@ -107,7 +107,7 @@ async fn run(job: Job) {
 }
 
 /// Creates the `ready` file and waits for the `go` file. Meanwhile the parent can change the
-/// network: the process has connected, but has made no call.
+/// network, after this process has connected and before its first call.
 async fn wait_at(gate: &Path) {
     std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
     let go = gate.with_extension("go");

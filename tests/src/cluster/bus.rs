@@ -12,7 +12,8 @@ use tokio::sync::watch;
 type Barred = BTreeSet<IpAddr>;
 
 /// A proxy in front of the port on which a node listens for the other nodes of its cluster. Each of
-/// the other nodes connects from a different address. Dropping the proxy closes all connections.
+/// the other nodes connects from a different address, so that `bar` can keep single nodes out.
+/// Dropping the proxy closes all connections.
 #[derive(Debug)]
 pub(super) struct Bus {
     port: u16,

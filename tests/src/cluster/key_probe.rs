@@ -6,7 +6,8 @@ use super::Cluster;
 use crate::probe::Probe;
 use crate::redis_probe::RedisProbe;
 
-/// A probe that accesses each key on its master. The slots of the cluster must not move.
+/// A probe that accesses each key on its master. The slots of the cluster must not move, because
+/// the probe follows no redirects.
 #[derive(Debug)]
 pub struct ClusterProbe {
     cluster: &'static Cluster,

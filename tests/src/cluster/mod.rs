@@ -68,8 +68,8 @@ impl Setup {
         self
     }
 
-    /// Allows tests to [cut nodes off](Cluster::isolate) from each other. This needs a system with
-    /// all addresses of 127.0.0.0/8.
+    /// Allows tests to [cut nodes off](Cluster::isolate) from each other. Each node then connects
+    /// from a different address of 127.0.0.0/8, and the system must have these addresses.
     pub fn divisible(mut self) -> Self {
         self.divisible = true;
         self
@@ -274,7 +274,7 @@ impl Cluster {
         let mut unpublished: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
             // The first pass sends the command to all masters, even to those that report the new
-            // owner. The old owner may still treat the slot as moving.
+            // owner. The old owner may be one of them, and still treat the slot as moving.
             for (index, _) in &unpublished {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -311,8 +311,8 @@ impl Cluster {
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica of a killed master has taken over, and the running nodes report that
-    /// the cluster serves all slots.
+    /// Waits until the replica that a killed master had at the start has taken over. Also waits
+    /// until the running nodes report that the cluster serves all slots.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
     }

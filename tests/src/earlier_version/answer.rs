@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-/// Returns the answer of a script called for one lock. The answer is alone or in a list.
+/// Returns the answer of a script called for one lock. Some scripts put it into a list.
 #[track_caller]
 pub(super) fn only(value: Value) -> Value {
     match value {

@@ -219,7 +219,8 @@ impl EarlierProcess {
         }
     }
 
-    /// Leaves the queue of a key, and gives up the lock if it is reserved for this process.
+    /// Leaves the queue of a key. If the key is reserved for this process, gives up the
+    /// reservation.
     ///
     /// # Panics
     ///
@@ -312,7 +313,7 @@ fn forward(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// The script's argument that requests a place in the queue: `+` for a listening process, otherwise
+/// The script's argument that requests a place in the queue: `+` if `queue` is true, otherwise
 /// empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }

@@ -26,7 +26,7 @@ pub struct Lease {
     pub fence: u64,
     /// Number of further fences after `fence`, reserved for other calls of the process.
     pub spare: u32,
-    /// True if another process is known to wait.
+    /// True if another process waited in the queue at the time of the grant.
     pub wanted: bool,
     /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
@@ -105,7 +105,8 @@ impl EarlierProcess {
         )
     }
 
-    /// Waits in the queue with `token`. `answered` is the answer to its last request.
+    /// Waits in the queue for a lock with this token. `answered` is the time of the last request
+    /// with this token, and its answer.
     #[track_caller]
     fn queue_for(
         &mut self,
@@ -154,7 +155,7 @@ impl EarlierProcess {
     }
 
     /// True if the process has been notified that another process waits for `key`. Drops all other
-    /// messages, because this process has the lock already.
+    /// messages, such as turns, because this process already has the lock.
     #[track_caller]
     pub fn is_wanted(&mut self, key: &str) -> bool {
         let mut wanted = false;
@@ -191,7 +192,7 @@ impl Looks {
         let mean = if queued { SLOW_POLL } else { self.growing() };
         let pause = mean / 2 + self.random.duration(mean);
         // The server counts the ttl in whole milliseconds, so the lock may last one millisecond
-        // longer.
+        // longer than `left`.
         left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
     }
 

@@ -60,7 +60,8 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
-    /// Starts a cluster of `members` servers. The members reach each server through a proxy.
+    /// Starts a cluster of `members` servers. The other members reach each server through its
+    /// proxy.
     ///
     /// # Panics
     ///

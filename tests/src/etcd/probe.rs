@@ -35,7 +35,8 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// Returns a node for a lock that the probe takes. Its lease exists, but its key does not yet.
+    /// Returns a node for a lock that the probe takes. The node's lease (`session`) exists, but its
+    /// key is not written yet.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_late_end_of_a_stopped_process_is_not_an_overlap() {
-        // The body left at 310, 200 after its deadline, in a poll that had begun before the
+        // The body left at 310, long after its deadline of 110, in a poll that had begun before the
         // deadline.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
@@ -302,8 +302,8 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // The lease of this body was requested before the other body had left, and this body began
-        // afterwards.
+        // The lease of this body was requested at 19, before the other body left at 20. This body
+        // began at 30.
         let late = Note::Enter {
             key,
             asked,

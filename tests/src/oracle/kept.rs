@@ -10,8 +10,8 @@ const ROUNDING: u64 = 3_000_000;
 /// Finds bodies that began while their key should still have been locked. `sections` must be in the
 /// order in which the bodies began.
 ///
-/// A request to keep a key may be lost, and the key then stays locked only until the end of the
-/// lease. For an undisturbed key, no request is lost.
+/// If the key is not `undisturbed`, the request to keep it may be lost. It must then stay locked
+/// only until the end of the lease.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {

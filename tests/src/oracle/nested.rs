@@ -13,8 +13,8 @@ pub(super) fn share_deadlines(sections: &mut [Section]) {
         .zip(sections.iter())
         .map(|(place, section)| (section.holder, place))
         .collect();
-    // A nested call begins after its holder. So the reverse order visits inner calls before outer
-    // ones.
+    // A nested call begins after its holder. So the reverse order visits inner calls first, and
+    // their deadlines reach all outer calls.
     for place in (0..sections.len()).rev() {
         let Section {
             within, deadline, ..

@@ -74,8 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // A body counts only if its lease was requested after the answer. Otherwise its lock may
-        // have been granted before the answer, although the body began after it.
+        // A body breaks the promise only if its lease was requested after the answer. Otherwise its
+        // lock may have been granted before the answer, although the body began after it.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

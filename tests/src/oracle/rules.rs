@@ -22,7 +22,7 @@ struct Replays {
 pub(super) struct KeyNotes {
     sections: Vec<Section>,
     by_holder: HashMap<u64, usize>,
-    /// The counter values that accepted writes had read before.
+    /// The counter values on which accepted writes were based.
     seen: HashSet<u64>,
     /// Number of grants without a fence.
     unfenced: u64,
@@ -40,7 +40,8 @@ pub(super) struct KeyNotes {
     must_report: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes refused during a lease because of a newer holder.
+    /// Writes refused during a lease because of a newer holder, each with the number of its body,
+    /// its time and a description.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -142,9 +143,9 @@ impl KeyNotes {
         };
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
-        // If a process passes a lock from call to call, the lease of the later call starts at the
-        // request of an earlier call. So `sent` may be before `asked`, which only shortens the
-        // lease.
+        // Only a start after the body's start is wrong. `sent` may be before `asked`: if a process
+        // passes a lock from call to call, the lease of the later call starts at the request of an
+        // earlier call.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -301,7 +302,7 @@ impl KeyNotes {
     ///
     /// Two masters may grant a lock within a few milliseconds of each other. The body with the
     /// later grant may then be the first to read the clock (`Crossed`). With one server, this never
-    /// happens.
+    /// happens, because each grant follows the end of the previous lease.
     ///
     /// The fences of shared holders need not grow in the order in which their bodies read the
     /// clock. The store may grant several shared locks before the first body reads the clock. An

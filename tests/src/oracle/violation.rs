@@ -22,11 +22,11 @@ pub enum Kind {
     Overtaken,
     /// Two accepted writes were based on the same value of the counter.
     LostUpdate,
-    /// A reader saw a write of another body during its lease.
+    /// A reader saw a write of another body during the reader's lease.
     TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
-    /// A lease starts later than its body.
+    /// A lease is counted from a time after the start of its body, so it counts as too long.
     LeaseTooLong,
     /// A lease of an undisturbed key was lost.
     FalseLoss,
@@ -46,7 +46,8 @@ pub enum Kind {
     RanAgain,
     /// A call got another answer than the first call, or the answer to a different request.
     WrongReplay,
-    /// A nested call began before its holder's body, ended after it, or had another fence.
+    /// A nested call began before its holder's body, ended after it, or had another fence than the
+    /// holder.
     Misnested,
     /// A key that leasehold must not change was changed.
     ForeignTouched,

@@ -46,7 +46,7 @@ static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
 /// Environment variable with the port and the folder of this program's server. If the program runs
-/// one of its tests again in another process, that process uses the same server.
+/// one of its tests again in another process (see `rerun`), that process uses the same server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -97,8 +97,8 @@ impl Postgres {
         })
     }
 
-    /// Starts a separate server for one test. It does not wait for the disk, so a crash of the
-    /// machine would lose data.
+    /// Starts a separate server for one test. It confirms commits before they are on the disk, so a
+    /// crash of the machine would lose data.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }
@@ -250,7 +250,7 @@ impl Postgres {
             // request of a pool times out.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
             // A killed server leaves its shared memory behind. With this setting the memory is in
-            // the server's folder.
+            // the server's folder, and is removed together with it.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))
@@ -312,8 +312,8 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
-    /// The same database on another server. That server is a standby of the first server, or has
-    /// replaced the first server.
+    /// The same database on `server`, which is a standby of this database's server, or has replaced
+    /// it.
     #[must_use]
     pub fn on(&self, server: &Postgres) -> Self {
         Self {
@@ -432,8 +432,9 @@ fn quiet(mut program: Command) -> Command {
     program
 }
 
-/// The folder of PostgreSQL's programs: `LEASEHOLD_TEST_POSTGRES`, the newest of Debian's, or empty
-/// for programs on the path.
+/// The folder of PostgreSQL's programs: the value of `LEASEHOLD_TEST_POSTGRES`, otherwise the
+/// folder of Debian's newest version. Empty if there is neither, so that the programs on the path
+/// are used.
 fn bin() -> PathBuf {
     if let Some(given) = std::env::var_os("LEASEHOLD_TEST_POSTGRES") {
         return given.into();

@@ -13,7 +13,8 @@ use crate::wait;
 
 const START: Duration = Duration::from_secs(30);
 
-/// A pgbouncer that runs each transaction on one of two sessions. Dropping it kills the process.
+/// A pgbouncer that runs each transaction on one of two sessions of the server. Dropping it kills
+/// the process.
 #[derive(Debug)]
 pub struct PgBouncer {
     _process: Leashed,

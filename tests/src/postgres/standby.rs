@@ -79,8 +79,8 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of this server's standbys. Tests stop the standbys first, so later
-    /// writes do not reach them.
+    /// Ends the connections of this server's standbys. Tests stop the standbys' processes first, so
+    /// the standbys do not connect again and get no later writes.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }

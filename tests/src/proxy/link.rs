@@ -59,8 +59,8 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// For each command in flight, in order: the fate of the connection after the lost reply.
-    /// `None` if the reply must not be lost.
+    /// For each command in flight, in order: `None` if its reply passes, otherwise the fate of the
+    /// connection after its reply is lost.
     fates: Mutex<VecDeque<Option<After>>>,
     /// True if all further requests (for `no_replies`, replies) of this connection must be lost.
     no_requests: AtomicBool,

@@ -124,8 +124,8 @@ impl Shared {
         })
     }
 
-    /// Undoes the count of a lost reply. An error reply passes and does not count, because the
-    /// server has executed nothing.
+    /// Undoes the count of a lost reply, because the reply is an error. An error passes and does
+    /// not count, because the server has executed nothing.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;

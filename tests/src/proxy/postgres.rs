@@ -1,7 +1,7 @@
 //! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! One message of a client is everything up to a point of synchronisation. The server's answer, up
-//! to `ReadyForQuery`, is also one message.
+//! One message of a client is everything up to a point of synchronisation, such as `Sync`. The
+//! server's answer, up to `ReadyForQuery`, is also one message.
 
 /// The length of the first whole message of a client. The first message of a connection has no type
 /// byte.
@@ -39,7 +39,7 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
 }
 
 /// True if the message does not answer a command. The server sends such a message unasked, or
-/// requests data with it.
+/// requests data with it, such as a password.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
         Some(b'A' | b'N') => true,
@@ -55,7 +55,7 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
 }
 
 /// True if the command gets a separate answer. `Terminate` gets none, and a password message is a
-/// part of the first command.
+/// part of the first command, the log-in.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }

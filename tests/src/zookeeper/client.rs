@@ -131,8 +131,8 @@ impl Client {
         }
     }
 
-    /// Creates a persistent node, and appends the next number of its directory to its name. Returns
-    /// the path of the node, or `None` if the directory does not exist.
+    /// Creates a persistent node. The server appends the next number of the directory to the node's
+    /// name. Returns the path of the node, or `None` if the directory does not exist.
     ///
     /// # Panics
     ///

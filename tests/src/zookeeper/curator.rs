@@ -169,7 +169,7 @@ impl CuratorPeer {
 }
 
 /// Measures how far `clock::now` is ahead of `CLOCK_MONOTONIC`, in microseconds. Uses the fastest
-/// of several readings.
+/// of several readings, because it is the most exact.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {
         let (before, ours, after) = (monotonic(), clock::now(), monotonic());

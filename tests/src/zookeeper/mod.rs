@@ -39,7 +39,7 @@ const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 const TICK: Duration = Duration::from_millis(500);
 
 /// The longest session of the shared server: two days, because some tests use the longest ttl,
-/// which is one day.
+/// which is one day, and a session outlasts its ttl.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.
@@ -156,7 +156,8 @@ pub struct Zookeeper {
     peer_ports: [u16; 2],
     /// The configuration lines for the members of its ensemble; empty for a single server.
     members: String,
-    /// True if the server's folder has a hosts file with the addresses of the members.
+    /// True if the server's folder has a hosts file with the addresses at which this server reaches
+    /// the members.
     has_hosts: bool,
     folder: Folder,
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::pipe::{Flow, Pipe};
 
 /// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
-/// retries a refused connection to a new leader, but abandons a leader that closes the connection.
-/// A proxy cannot refuse a connection, only close it.
+/// would retry a connection that a new leader refuses. But a proxy can only close a connection, and
+/// a follower abandons a leader that closes it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.

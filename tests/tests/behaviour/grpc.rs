@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_secs(20);
 const HINT: Duration = Duration::from_millis(2_500);
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Codec for the empty message in both directions.
+/// Codec for requests and answers that are empty messages.
 type Codec = ProstCodec<(), ()>;
 
 /// The service `shop.Orders`, with one method.

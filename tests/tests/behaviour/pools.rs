@@ -50,7 +50,7 @@ impl Orders for Shop {
     }
 }
 
-/// Fails if the attribute does not use the pool that its expression returns.
+/// Fails if the attribute does not use the pool that the expression in `pool = …` returns.
 #[tokio::test]
 async fn the_attribute_uses_a_pool_in_a_field() {
     let url = "memory://pools-field";
@@ -143,7 +143,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
     assert_eq!(server.probe().get("lock:soon"), None);
 }
 
-/// Fails if the time limit of one shutdown replaces the limit of another.
+/// Fails if the time limit of one shutdown replaces the limit of another shutdown of the same pool.
 #[expect(
     clippy::async_yields_async,
     reason = "the task is begun here and awaited later"

@@ -57,8 +57,8 @@ fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) ->
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // The stopped replica would read bytes in flight after it resumes, so its connection is also
-    // closed.
+    // After it resumes, the stopped replica would still read bytes in flight, and would have the
+    // latest locks. So its connection is also closed.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);

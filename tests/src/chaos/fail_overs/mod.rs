@@ -17,7 +17,8 @@ pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 /// A deployment whose masters can be made to fail.
 pub(super) trait Failing {
-    /// Number of kinds of faults. Kind 0 is the fault that loses the most locks.
+    /// Number of kinds of faults. Kind 0 is the fault that loses the most locks. It is injected
+    /// first.
     const KINDS: u64;
 
     /// Starts the servers.

@@ -46,8 +46,8 @@ fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // The stopped replicas would read bytes in flight after they resume, so their connections are
-    // also closed.
+    // After they resume, the stopped replicas would still read bytes in flight, and would have the
+    // latest locks. So their connections are also closed.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     deployment.master().probe().run::<u32>(&cut);

@@ -17,7 +17,7 @@ pub(super) const SCENES: &[Scene] = &[("another team adds roles", roles), (crowd
 const TENANTS: usize = 20;
 
 /// Adds roles to the server again and again. After each new role the server refuses all earlier
-/// tokens.
+/// log-in tokens, also those of the pool.
 fn roles(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "another team adds roles";
     let server = Etcd::with_signed_tokens();

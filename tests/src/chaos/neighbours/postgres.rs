@@ -29,7 +29,8 @@ const TENANTS: usize = 20;
 /// Statements that take leasehold's own advisory locks. The numbers are from leasehold's source.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
-/// A statement that waits for all advisory locks in `pg_locks`, which any role can read.
+/// A statement that waits for the advisory locks of all other sessions. It finds them in
+/// `pg_locks`, which any role can read.
 const ALL: &str = "SELECT pg_advisory_lock((classid::bigint << 32 >> 32)::int, (objid::bigint - CASE WHEN objid::bigint > 2147483647 THEN 4294967296 ELSE 0 END)::int) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND objsubid = 2 AND d.datname = current_database() AND pid <> pg_backend_pid()";
 const END_POOLS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%' AND datname = current_database()";
 /// Settings that would refuse or end every request if leasehold's sessions did not set their own
@@ -96,8 +97,8 @@ async fn client(database: &Database) -> Client {
     client
 }
 
-/// Locks the rows of some leases. The failing renewals of these leases are repeated again and
-/// again, in one request with the renewals of the other leases.
+/// Locks the rows of some leases, so that their renewals fail. These are repeated again and again,
+/// in one request with the renewals of the other leases, which must last.
 fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "some rows are locked";
     let house = House::open(TENANTS);
@@ -142,7 +143,7 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
     // This client waits for the advisory lock of each pool's beacon (the row that shows a listening
-    // process).
+    // process). It gets these locks when the pools' connections are ended below.
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
         // The statement waits until the server ends, so its result is ignored.
@@ -191,8 +192,8 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     let guard = house.tenants.take("guarded", TTL);
     let fence = guard.fence().map_or(0, Fence::as_i64);
     for high in [i64::MAX, fence + 10_i64.pow(15)] {
-        // The server may refuse the high fence. In any case, the high fence must not be stored, so
-        // the holder's own fence must still be accepted.
+        // The stranger presents a fence far above the holder's fence. The server may refuse it, and
+        // must not store it. So the holder's own fence must still be accepted.
         let sql = format!("SELECT leasehold.guard('lock:guarded', {high})");
         let _ = house.tenants.runtime.block_on(stranger.batch_execute(&sql));
         let sql = format!("SELECT leasehold.guard('lock:guarded', {fence})");

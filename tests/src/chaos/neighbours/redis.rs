@@ -80,7 +80,7 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
 }
 
 /// Removes the permission for channels from the pool's user. The pool must keep its locks, because
-/// no lease depends on messages.
+/// no lease depends on the messages of a channel.
 fn channels(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the user of the pool loses its channels";
     let server = Server::start();

@@ -26,7 +26,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// Takes the renewed locks `tenant-0`, `tenant-1` and so on.
+    /// Takes the locks `tenant-0`, `tenant-1` and so on, with a watchdog.
     pub(super) fn move_in(url: &str, many: usize) -> Self {
         Self::move_in_for(TTL, url, many)
     }

@@ -90,7 +90,7 @@ fn nodes(_ground: &Ground, sheet: &Sheet) {
             while !over.load(Ordering::Relaxed) {
                 client.enqueue(&name);
             }
-            // The answer lists all nodes, so it is larger than most answers.
+            // Makes the server send a very large answer, which lists all nodes.
             client.names("/other");
         });
         sleep(LONG_FOR_A_LEASE);

@@ -58,8 +58,8 @@ pub(super) fn one_deleted(scene: &Scene) {
     lane.in_turn = true;
     let mut hand = scene.start(&cluster.url(), lane);
     scene.await_entries(keys.len() as u64);
-    // The stopped process sends no separate renewal between the deletion and the end of its
-    // connections.
+    // The process is stopped, so that it sends no separate renewal between the deletion and the end
+    // of its connections. After the reconnect it renews all locks in one batch.
     hand.process().pause();
     cluster.probe(0).delete(&format!("lock:{gone}"));
     let mut kill = cmd("CLIENT");

@@ -26,8 +26,9 @@ pub(super) fn next_call_waits(scene: &Scene) {
     });
     let kept = Form::Kept { ms: 1_500 };
     let mut lane = Lane::stays("k", 20_000, 50).as_form(kept).waits(10_000);
-    // The first call takes the lock before the other calls wait, so it does not pass its lock on.
-    // Only the second call passes its lock on, to the third call.
+    // The first call requests the lock before the other calls wait, so it reserves no fence for
+    // them and cannot pass its lock on. Only the second call could pass its lock on, to the third
+    // call, and does so with the bug.
     lane.copies = 3;
     scene.run(&server.url(), lane);
 }

@@ -17,7 +17,8 @@ pub(super) fn two_at_once(scene: &Scene) {
     scene.run(&server.url(), nesting(100));
 }
 
-/// The worker uses one thread, so that its two tasks are polled alternately.
+/// The worker uses one thread, so that its two tasks are polled alternately. With the bug, each
+/// task finds the call path of the other.
 pub(super) fn two_tasks(scene: &Scene) {
     let server = Server::start();
     let mut lane = nesting(20).waits(8_000);

@@ -67,7 +67,8 @@ pub(super) fn left_with_one(scene: &Scene) {
 pub(super) fn forgetful(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
-    // The third node never gets the lock, and the restarted second node forgets it.
+    // The third node never gets the first worker's lock, and the restarted second node forgets it.
+    // With the bug, these two nodes grant the lock to the second worker.
     let stays = Lane::stays("k", 3_000, 2_500);
     let (first, _proxies) = cut_off_from(scene, &nodes, 2..3, stays);
     scene.await_entries(1);

@@ -15,7 +15,7 @@ fn click(requests: u64) -> Lane {
     })
 }
 
-/// Notes that the store keeps every result after this.
+/// Notes that the store loses no result of the key `k`.
 fn all_kept(scene: &Scene) {
     scene.crew.note(&Note::AllKept {
         key: "k".to_owned(),
@@ -23,7 +23,7 @@ fn all_kept(scene: &Scene) {
 }
 
 /// Lets a body block its thread beyond the end of its lease. Another call runs meanwhile, and a
-/// third call begins after both have ended.
+/// third call begins after both have ended. The third call must get the result of the second call.
 pub(super) fn late(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();

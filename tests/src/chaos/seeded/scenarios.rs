@@ -203,8 +203,8 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The loss is signalled 150 ms before the end of the lease. The destructor takes less time than
-    // that.
+    // The loss is signalled 150 ms before the end of the lease. The destructor (`slow_drop_ms`)
+    // takes less time, so it ends before the lease.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -270,8 +270,9 @@ pub(super) fn takes_long(scene: &Scene) {
 pub(super) fn handed_over_late(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
-    // The first call takes the lock before the other calls wait, so it cannot pass its lock on.
-    // Only the second call can pass its lock on, to the third call.
+    // The first call requests the lock before the other calls wait, so it reserves no fence for
+    // them and cannot pass its lock on. Only the second call can pass its lock on, to the third
+    // call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
     // With zero, the process never leaves the key free for clients without a queue. By default, it
@@ -291,7 +292,8 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// The third call continues the lease of the second call, and stays inside for longer than the ttl.
+/// The third of three calls of one process continues the lease of the second call, and stays inside
+/// for longer than the ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {

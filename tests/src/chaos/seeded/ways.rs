@@ -16,7 +16,7 @@ use crate::wait;
 /// any falls between two bodies.
 const POLL: Duration = Duration::from_millis(250);
 /// Number of rounds. By chance an attempt may find the key free between two bodies, but hardly in
-/// each of these rounds.
+/// each of these rounds. So a bug is found even if some rounds succeed by chance.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 

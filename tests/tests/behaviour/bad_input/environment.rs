@@ -80,8 +80,8 @@ fn valid_variables_are_used() {
     assert_eq!(patient_outcome(&environment), Event::Done);
 }
 
-/// Starts the process again if its connection timed out, as may happen on a busy machine (see
-/// `wait::connected`).
+/// Runs a process with these variables. Starts it again if its connection timed out, as may happen
+/// on a busy machine (see `wait::connected`).
 fn patient_outcome(environment: Variables) -> Event {
     let end = Instant::now() + LIMIT;
     let mut ended = outcome(environment);

@@ -301,7 +301,7 @@ async fn a_key_with_other_data_is_left_unchanged() {
         );
         assert_eq!(probe.kind(&format!("lock:{key}")), key);
     }
-    // A string without a ttl is a lock that never expires.
+    // On the server, a string without a ttl has the form of a lock that never expires.
     probe.run::<()>(cmd("SET").arg("lock:string").arg("v"));
     let error = refusal(&pool, "string").await;
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");

@@ -84,8 +84,8 @@ async fn versions_with_another_key_template_do_not_exclude(store: &Store) {
         .acquire()
         .await;
     other.expect("another lock").release().await.expect("held");
-    // A version deployed between these two takes both keys. So it excludes calls of the old version
-    // and of the new version.
+    // A third version, deployed between the old and the new version, takes both keys. So it
+    // excludes calls of both versions.
     let both = [format!("order:{id}"), format!("shop:order:{id}")];
     let refused = new.lock_all(both.clone()).ttl(NEW_TTL).acquire().await;
     assert!(refused.expect_err("the old one is held").is_contention());

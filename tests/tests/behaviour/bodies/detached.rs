@@ -272,7 +272,7 @@ on_stores!(sentinel cluster redlock: (
     a_lost_lease_drops_the_body,
 ));
 
-/// A handler whose client disconnects in the middle of the order.
+/// Fails if the body of a handler ends when its client disconnects in the middle of the order.
 #[tokio::test]
 async fn the_body_continues_after_its_client_disconnects() {
     use axum::Router;

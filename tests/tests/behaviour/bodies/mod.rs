@@ -19,7 +19,8 @@ use leasehold_tests::wait;
 /// Time for which a call with a ttl of ten seconds or more waits for the answer to its release.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A time less than the ttl of each lock whose release these tests await.
+/// A time less than the ttl of each lock whose release these tests await, so that no such lock
+/// expires within it.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Fails if `key` is still locked after a call that began at `asked` has released it. On a busy

@@ -392,7 +392,8 @@ async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
         .reentrant()
         .run(std::future::pending());
     let waiting = pool.lock("k").ttl(TTL).reentrant().run(async {});
-    // `woken` polls each branch only when the branch itself is woken.
+    // `woken` polls a branch only when this branch is woken, so the loss must wake each of the two
+    // branches.
     let (first, second) = tokio::join!(woken(endless), woken(waiting));
     let late = pool.lock("k").ttl(TTL).reentrant().run(async {}).await;
     // The lost lock is no longer on the call path, so this call takes the lock like any other call.

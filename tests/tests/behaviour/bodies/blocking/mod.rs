@@ -36,7 +36,7 @@ async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     ended.expect("no panic")
 }
 
-/// Runs `work` on a thread of the test's runtime that may block.
+/// Runs `work` on a thread of `spawn_blocking`, where blocking is allowed.
 async fn where_blocking_is_allowed<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {

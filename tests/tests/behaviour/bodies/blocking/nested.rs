@@ -76,7 +76,8 @@ async fn an_async_body_has_blocking_calls(store: &Store) {
     assert_eq!(entered.expect("it enters").len(), 2);
 }
 
-/// Fails if a blocking call waits for a permit that only a branch on the same thread could return.
+/// Fails if a nested blocking call waits for its turn while a branch of the same thread is inside.
+/// That branch could then never leave.
 async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
     let pool = store.pool().await;
     let inner = pool.clone();
