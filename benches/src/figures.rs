@@ -155,8 +155,8 @@ fn weigh(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(bytes.map(|bytes| ("bytes", bytes)));
 }
 
-/// Returns the critical sections that began in the window, or after it because the task had to
-/// wait.
+/// Returns the critical sections that began in the window or after it. A section that began after
+/// it was requested earlier, but its task had to wait.
 fn in_window(outcome: &Outcome) -> Vec<Record> {
     let all = outcome.records.iter().flatten().copied();
     all.filter(|record| record.entered >= outcome.from)
