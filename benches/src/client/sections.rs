@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::record::{self, Record};
 
 /// The records of a task. They are shared, because a task that still waits for the lock at the end
-/// cannot return them. Until the end only this task locks the mutex, so it never waits for it.
+/// cannot return them. Until the end, only this task locks the mutex, so it never waits there.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {

@@ -52,7 +52,7 @@ pub(super) async fn create(
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id); }
 
-/// A function with every option that goes with an ordinary call.
+/// A function with many options in one attribute.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,
@@ -188,7 +188,7 @@ pub(super) fn report(day: u64, _note: String) -> Result<u64, LockError> {
     return Ok(day);
 }
 
-/// A synchronous function, with every option that goes with it.
+/// A synchronous function with many options in one attribute.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,

@@ -26,7 +26,7 @@ pub(super) const USER: &str = "app";
 /// Time for which the pool may use a password before it must get new credentials.
 const VALID: Duration = Duration::from_secs(2);
 
-/// An I/O timeout after which a stopped server counts as silent.
+/// A short I/O timeout, after which calls to a stopped server fail.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The current password of a user, which the credentials function of a pool returns, and the number

@@ -226,8 +226,7 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;
-    /// A lease of this length has a session with frequent heartbeats. A longer lease would have
-    /// fewer heartbeats.
+    /// Ttl of the lock. It is short, so that the lock's session has frequent heartbeats.
     const LEASE: Duration = Duration::from_secs(7);
     let server = Settings::new().tick(Duration::from_secs(6)).start();
     let url = server.url("beating");

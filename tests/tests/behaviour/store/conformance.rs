@@ -52,8 +52,8 @@ fn a_freed_kept_share_is_detected() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a pool that treats a connection with an unread answer as
-/// silent.
+/// Fails if the suite does not detect a pool that treats a connection as unanswered although an
+/// answer on it was not read yet.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unread_answer_is_detected() {
