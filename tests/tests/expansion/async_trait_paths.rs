@@ -34,8 +34,8 @@ impl Reports for Yearly {
     }
 }
 
-/// Fails if the macro treats `self` in a path as the receiver, which has another name inside the
-/// expansion.
+/// Fails if the macro treats `self` in a path as the receiver, although the receiver has another
+/// name inside the expansion.
 #[tokio::test]
 async fn self_in_a_path_is_not_the_receiver() {
     let sales = Yearly { name: "sales" };

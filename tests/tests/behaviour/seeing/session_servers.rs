@@ -221,8 +221,8 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
 }
 
 /// Fails if a holder is notified only after a heartbeat has ended. With ZooKeeper's tick at six
-/// seconds, a heartbeat takes half a tick, which is three seconds. The holder must be notified
-/// within half of that time.
+/// seconds, a heartbeat takes half a tick (three seconds). The holder must be notified within half
+/// of that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;

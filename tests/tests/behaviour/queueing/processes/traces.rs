@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle};
 
-/// Time limit for removals. A key that is not removed lasts longer.
+/// Time limit for removals. A key lasts longer if it is not removed.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Waits until `condition` returns true, for at most [`SOON`] plus the delay of a busy machine.
