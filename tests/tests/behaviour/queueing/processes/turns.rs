@@ -59,8 +59,8 @@ async fn a_turn_ends_after_a_time_limit() {
             fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // The limit is 30 ms. The second call ends after at least 40 ms, so a third call would
-        // be too late.
+        // The limit is 30 ms. The second call ends after at least 40 ms, so a third call would be
+        // too late.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
