@@ -46,7 +46,8 @@ async fn scheduled_run(instance: u32) -> Result<(), LockError> {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
     tokio::try_join!(scheduled_run(1), scheduled_run(2), scheduled_run(3))?;
-    // This instance starts late, because its clock is slow. The job is already done.
+    // This instance of the service starts the job late, because its clock is slow. The job is
+    // already done.
     scheduled_run(4).await?;
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())

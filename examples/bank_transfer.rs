@@ -17,8 +17,8 @@ use leasehold::{LockError, distributed_lock};
 const NAMES: [&str; 3] = ["ada", "grace", "edsger"];
 const START: i64 = 100;
 
-/// A table of balances without an atomic add. As with most tables, a caller first reads and then
-/// writes.
+/// A table of balances. As with most tables, an addition is a read and a separate write, so it is
+/// not atomic without a lock.
 struct Bank {
     balances: [AtomicI64; NAMES.len()],
     fees: AtomicI64,

@@ -32,8 +32,8 @@ async fn cancel_order(id: u64) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// 3. No `Result` at all: `on_error` creates the value here, too. The constructor of a variant is a
-///    function.
+/// 3. No `Result` at all: `on_error` creates the value here, too. The constructor of the variant
+///    `NotNow` is a function, so it can be the value of `on_error`.
 #[derive(Debug)]
 enum Reminder {
     Sent,

@@ -13,7 +13,8 @@ use std::time::Duration;
 use leasehold::{LockError, LockHandle, LockPool};
 use tokio::time::sleep;
 
-/// Two pools of this name stand for two processes. In production: `redis://127.0.0.1/`.
+/// The lock store. Two pools on it stand for two processes. In production, it is
+/// `redis://127.0.0.1/`.
 const STORE: &str = "memory://billing";
 
 async fn bill(instance: u32, lock: LockHandle) -> Result<(), LockError> {

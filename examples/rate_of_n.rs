@@ -12,7 +12,8 @@ use std::time::Duration;
 use leasehold::{LockError, distributed_lock};
 use tokio::task::JoinSet;
 
-/// A service that refuses a fourth request while three requests are running.
+/// Stands for the service of a partner, which refuses a fourth request while three requests are
+/// running.
 #[derive(Default)]
 struct Partner {
     running: AtomicUsize,

@@ -16,7 +16,8 @@ trait Inventory {
     async fn take(&self, sku: &str, quantity: u32) -> Result<u32, LockError>;
 }
 
-/// A warehouse in one region. `left` stands for a table that is read and written in two steps.
+/// A warehouse in one region. `left`, the number of items, stands for a row of a table, read and
+/// written in two steps.
 struct Warehouse {
     region: &'static str,
     locks: LockPool,

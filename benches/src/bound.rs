@@ -1,5 +1,5 @@
-//! Bounds that matter to services. A bound limits the ratio of leasehold's figure to that of
-//! hand-written code, in some benchmarks and setups.
+//! Bounds for the benchmarks that resemble services (`open_…` and `closed_…`). A bound limits the
+//! ratio of leasehold's figure to that of hand-written code, in some benchmarks and setups.
 
 use crate::entry::{self, Entry};
 use crate::measure::{Measure, find};
@@ -82,8 +82,8 @@ const fn bound(
 }
 
 impl Bound {
-    /// Returns the measured ratios of the benchmarks and setups to which the bound applies, each
-    /// with its name, the best first.
+    /// Returns the measured ratios to which the bound applies, the best first. Each ratio has the
+    /// name of its benchmark and setup.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();

@@ -14,11 +14,11 @@ use crate::record::{self, Record};
 use crate::row::Clients;
 use crate::setup::Runtime;
 
-/// Time from the harness's message `go` to the start, so that all processes have read the message
-/// by then.
+/// Time between the harness's message `go` and the start time in it, so that all processes read the
+/// message before they must start.
 const LEAD: Duration = Duration::from_millis(50);
 /// Maximum warm-up of an open loop (requests at a given rate). It can be short, because the tasks
-/// of an open loop do not all start at once.
+/// of an open loop do not begin with a burst of requests.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Settings of a measurement.
@@ -90,9 +90,9 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take them
-/// before they are ready. So they need only a short warm-up, in which they read the send time of
-/// each lease for the first time.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases have
+/// taken them before they report `ready`. So they need only the time to read the send time of each
+/// lease for the first time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50

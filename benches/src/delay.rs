@@ -33,7 +33,7 @@ pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
         while let Some((client, _)) = unless_blocked(listener.accept())? {
             pipes.extend(connect(client, target, clock::nanos(delay))?);
         }
-        // The end of one direction of a connection ends both of its pipes.
+        // If one direction of a connection ends, the pipes of both directions end and are removed.
         pipes.retain_mut(|pipe| pipe.step(&mut buffer).is_ok());
     }
 }

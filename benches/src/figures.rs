@@ -9,7 +9,7 @@ use crate::plan::Work;
 use crate::record::Record;
 use crate::row::Clients;
 
-/// Values by the name of their metric.
+/// The figures of a measurement: a value for each metric, by the metric's name.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
 /// All metrics, in the order of the tables.
@@ -155,8 +155,8 @@ fn weigh(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(bytes.map(|bytes| ("bytes", bytes)));
 }
 
-/// Returns the critical sections that began in the window, or after it because the task had to
-/// wait.
+/// Returns the critical sections that began in the window or later. The later ones were requested
+/// before the end of the window, but their tasks had to wait.
 fn in_window(outcome: &Outcome) -> Vec<Record> {
     let all = outcome.records.iter().flatten().copied();
     all.filter(|record| record.entered >= outcome.from)

@@ -21,7 +21,8 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// Name of the figures of a build with metrics, but without an installed recorder.
+/// Name of the `--observed` build among the contestants of the row `overhead`. There, this build
+/// has metrics but no installed recorder.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
 /// The ttl of most benchmarks: longer than any critical section or wait for the CPU.
@@ -89,7 +90,7 @@ impl<'a> Harness<'a> {
         let (ttl, window) = match shape.work {
             // In this window each lease is renewed once, after a third of the ttl.
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
-            // In one ttl, each lease is renewed several times.
+            // In this window, which lasts one ttl, each lease is renewed several times.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
             Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Pairs => {
                 (LONG_TTL, Duration::ZERO)
@@ -179,8 +180,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. If the contestant cannot run, adds a remark. If leasehold cannot
-/// run, the whole run fails later.
+/// Measures one contestant once. If the contestant cannot run, adds a remark. If that contestant is
+/// leasehold, the whole run fails at its end.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {

@@ -4,7 +4,7 @@
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// An empty type, because there are no engines besides Redis.
+/// A type without values, because there are no engines besides Redis.
 pub(crate) enum Other {}
 
 impl Other {

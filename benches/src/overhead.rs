@@ -91,8 +91,7 @@ async fn blocking(pool: LockPool, window: Duration) -> Result<Figures, Fault> {
     Ok(measured.await??)
 }
 
-/// Polls an endless body by hand inside a lock, and subtracts the time of the same body without a
-/// lock.
+/// Measures one poll of an endless body inside a lock, minus a poll of such a body without a lock.
 async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
     let bare = poll_again(poll_fn(|_| Poll::<()>::Pending), window / 2);
     let mut inside = false;
@@ -102,7 +101,8 @@ async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
             Poll::<()>::Pending
         });
         let mut request = pin!(pool.lock("gate").ttl(Duration::from_hours(1)).run(body));
-        // The engine grants the lock within this second. So every later poll reaches the body.
+        // Waits for a second, in which the engine grants the lock. So every later poll reaches the
+        // body.
         let granted = tokio::time::timeout(Duration::from_secs(1), &mut request).await;
         debug_assert!(granted.is_err());
         poll_again(request, window / 2)

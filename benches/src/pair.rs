@@ -57,7 +57,8 @@ enum Counter {
 }
 
 impl Counter {
-    /// Returns the count of a whole client process that runs `pairs` pairs.
+    /// Returns the number of instructions or allocations of a whole client process that runs
+    /// `pairs` pairs.
     fn count(self, who: Contestant, pairs: u32, setting: &Setting) -> Result<f64, Fault> {
         let shape = Clients {
             tasks: pairs,

@@ -88,7 +88,8 @@ impl Plan {
             self.patience_ms.to_string(),
             self.file.display().to_string(),
         ];
-        // Programs in other languages and earlier builds accept only the arguments above.
+        // Programs in other languages and earlier builds accept only the arguments above. So the
+        // options below are added only if they are needed.
         if let Some(runtime) = self.runtime {
             arguments.extend(["--runtime".to_owned(), runtime.name().to_owned()]);
         }

@@ -9,7 +9,7 @@ use crate::contestants::Fault;
 use crate::measure::Measure;
 use crate::table::figure;
 
-/// A benchmark and a metric, with the panel's title.
+/// A panel of the plot: one metric of one benchmark, with a title.
 struct Panel {
     title: &'static str,
     row: &'static str,

@@ -21,9 +21,9 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// Returns the CPU time of the threads that now run in a process, to the nanosecond. Uses [`cpu`]
-/// instead if the system does not report that. Suits processes that start and end no threads during
-/// the measurement.
+/// Returns the CPU time of the threads that now run in a process, to the nanosecond. If the system
+/// does not report the times of threads, uses [`cpu`] instead. Suits processes that start and end
+/// no threads during the measurement.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -37,9 +37,9 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
         .or_else(|| cpu(process))
 }
 
-/// Returns the CPU time of a server. This is the sum over the running threads of its process and of
-/// its child processes, and over the child processes that have ended. PostgreSQL starts a process
-/// for each connection.
+/// Returns the CPU time of a server with its child processes, because PostgreSQL starts a process
+/// for each connection. Adds the times of the running threads of all these processes, and of the
+/// ended child processes.
 pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
@@ -159,8 +159,8 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // An error is ignored: without a receiver this thread continues to read, so that the
-            // writer is not blocked.
+            // If the receiver is gone, the error is ignored. The thread continues to read, so that
+            // the writer is not blocked.
             let _ = send.send(line);
         }
     });

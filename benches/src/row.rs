@@ -60,8 +60,8 @@ pub(crate) enum Engine {
 pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
-    /// Returns the longest wait of a caller in ms, if all callers get the lock in turn and passing
-    /// it on takes no time.
+    /// Returns the longest wait of a caller in ms with an ideal lock. All callers get this lock in
+    /// turn, and passing it on takes no time.
     pub(crate) fn fair_wait_ms(&self, section_ms: f64) -> f64 {
         let others = f64::from(self.processes * self.tasks - 1);
         #[allow(clippy::cast_precision_loss, reason = "a few milliseconds")]

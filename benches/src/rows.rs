@@ -43,8 +43,8 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// The contestants on PostgreSQL with an open loop. `DistributedLockPostgres`, a separate program,
-/// has none.
+/// The contestants on PostgreSQL that can run an open loop. `DistributedLockPostgres`, a separate
+/// program, cannot.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -326,8 +326,8 @@ pub(crate) const SERVICE_ROWS: &[Row] = &[
     closed("closed_1024", "as `distinct_1024`", 1_024),
 ];
 
-/// The benchmarks of `--against`. They have separate names even if they do the same work as others,
-/// because their figures come from another run.
+/// The benchmarks of `--against`. They have separate names, even where another benchmark does the
+/// same work, because their figures come from another run.
 pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
@@ -388,9 +388,9 @@ const fn hot(
     let clients = Clients {
         processes,
         section_ms,
-        // Without a pause, the task that releases the lock takes it again at once, so a contestant
-        // that polls looks better than it is. Empty sections still have no pause. With a pause,
-        // only the pause would be measured.
+        // Without a pause, the task that releases the lock takes it again at once. A contestant
+        // that polls would then seldom pass the lock on, and look better than it is. Empty sections
+        // still have no pause, because only the pause would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     /// Fails if medians are divided instead of the figures of each round. Also fails if a round
-    /// counts in which one of the two contestants has no figure.
+    /// counts although one of the two contestants has no figure in it.
     #[test]
     fn ratios_compare_figures_of_the_same_round() {
         let mut sheet = Sheet::default();

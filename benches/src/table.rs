@@ -61,8 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", cells.join("; "));
 }
 
-/// Returns one table for several benchmarks. It has the figures of the base contestant
-/// (`hand_written`), and the ratios of the other contestants' figures to them.
+/// Returns one table for several benchmarks. For the base contestant (`hand_written`) it has the
+/// figures, and for each other contestant their ratio to the figures of the base.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()

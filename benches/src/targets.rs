@@ -15,11 +15,12 @@ struct Target {
     wanted: Wanted,
 }
 
-/// Divisor of leasehold's figure in a target.
+/// The value by which leasehold's figure is divided before it is compared with a target.
 enum Against {
     /// The same metric of another contestant.
     Contestant(&'static str),
-    /// Another metric of leasehold. This factor converts it to the unit of the first metric.
+    /// Another metric of leasehold. The factor converts this metric to the unit of the divided
+    /// figure.
     Metric(&'static str, f64),
     /// No divisor: the figure itself is the target.
     Nothing,

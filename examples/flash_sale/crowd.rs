@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-/// Returns a time of 0.2 to 1.2 ms. It is the same for the same seed and buyer (`SplitMix64`).
+/// Returns a time of 0.2 to 1.2 ms, which depends only on the seed and the buyer (`SplitMix64`).
 fn thinking_time(seed: u64, buyer: u32) -> Duration {
     let mut z = seed.wrapping_add(u64::from(buyer).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

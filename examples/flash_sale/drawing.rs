@@ -4,8 +4,8 @@
 use std::env;
 use std::io::IsTerminal as _;
 
-/// Maximum number of marks in a bar, before the marks of each outcome are rounded up. That can add
-/// two marks.
+/// Maximum number of marks in a bar, without rounding. The marks of each of the three outcomes are
+/// rounded up, which can add two marks.
 const WIDTH: u32 = 60;
 
 /// A part of the buyers: their number, their mark, and its colour (an ANSI code).
@@ -30,7 +30,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Draws one line. Each outcome has at least one mark if any buyer has that outcome.
+    /// Draws one line. An outcome gets at least one mark if any buyer has it.
     pub(crate) fn draw(self, colours: bool) -> String {
         let parts: [Part; 3] = [
             (self.single, '■', GREEN),

@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
 }
 
 /// Takes one item: reads the stock, thinks, writes the stock. Two buyers who read the same number
-/// both sell the same item.
+/// both get the same item.
 pub(crate) async fn buy_without_lock(
     stock: &Stock,
     thinking: Duration,

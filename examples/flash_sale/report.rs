@@ -21,7 +21,8 @@ impl Row {
         self.tally.sold.saturating_sub(args.stock)
     }
 
-    /// Returns the number of sales missing from the stock, because a later write overwrote them.
+    /// Returns the number of sales that the stock does not show, because a later write overwrote
+    /// them.
     fn lost_updates(&self, args: &Args) -> u32 {
         (self.tally.sold + self.left).saturating_sub(args.stock)
     }
@@ -36,8 +37,7 @@ impl Row {
         }
     }
 
-    /// True if every sale took one item off the stock, and items are left only if there were too
-    /// few buyers.
+    /// True if every sale took one item off the stock, and as many buyers as possible got an item.
     pub(crate) fn is_exact(&self, args: &Args) -> bool {
         let wanted = args.buyers - self.tally.gave_up;
         self.tally.sold + self.left == args.stock

@@ -24,9 +24,9 @@ struct Shop {
 /// Queues an order. A second click before the end of the job gets 409, because the job has the
 /// lock.
 ///
-/// A handler may end between `hand_over` and the queue, after an error or because its client has
-/// disconnected. Then no job has the lock. The lock expires after its ttl, and the next click
-/// succeeds.
+/// A handler may end after `hand_over` and before the job is on the queue, because of an error or
+/// because its client has disconnected. Then no job has the lock. The lock expires after its ttl,
+/// and the next click succeeds.
 async fn create_order(
     State(shop): State<Shop>,
     Path(id): Path<String>,

@@ -25,8 +25,8 @@ use std::time::Duration;
 use leasehold::Handover;
 use serde::{Deserialize, Serialize};
 
-/// The ttl. The order stays locked for this time if its process has died, or while its job waits on
-/// the queue. A worker renews the lock while the job runs.
+/// The ttl of an order's lock. The lock expires after this time if its process dies, or if no
+/// worker receives the job. A worker renews the lock while the job runs.
 const TTL: Duration = Duration::from_secs(5);
 
 /// A job on the queue.

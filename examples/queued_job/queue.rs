@@ -18,7 +18,7 @@ const FIELD: &str = "job";
 /// the job at the same time.
 const IDLE: Duration = TTL;
 
-/// Time for which a worker waits for a new job before it looks for an abandoned job.
+/// Time for which a worker waits for a new job before it looks for an abandoned job again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection to the queue. Each waiting worker needs its own connection.

@@ -13,9 +13,9 @@ use crate::queue::Queue;
 /// Returns the lock of a job: the lock that the handler has handed over with the job, on the same
 /// lease.
 ///
-/// This lock may be gone, because the job was on the queue for longer than a ttl, or because its
-/// first worker adopted the lock and died. Then the job acquires the lock like any other call. The
-/// job is refused while another worker does it, or while a later click has the order's lock.
+/// This lock may be gone: the job was on the queue for longer than a ttl, or its first worker
+/// adopted the lock and died. Then the worker acquires the lock like any other call. It is refused
+/// while another worker does the job, or while a later click has the order's lock.
 async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
     let pool = leasehold::pool()?;
     match pool.adopt(job.lock.clone()).await {
@@ -57,8 +57,8 @@ enum JobError {
     Redis(#[from] redis::RedisError),
 }
 
-/// Does one job to its end. Removes it from the queue, and then releases the lock. A failed job
-/// stays on the queue, and is delivered again.
+/// Does one job to its end. Removes a finished job from the queue, and then releases the lock. A
+/// failed job stays on the queue, and is delivered again.
 async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
     let order = &job.order;
     let lock = match lock_of(job).await {

@@ -41,7 +41,7 @@ impl Alarm {
                 it_interval: timespec(0),
                 it_value: timespec(stamp),
             };
-            // Setting the timer also clears an earlier expiry, so the expiry need not be read.
+            // Setting the timer also clears an earlier expiry, so no read of the timer is needed.
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             self.0.readable().await?.clear_ready();
         }

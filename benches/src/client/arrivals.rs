@@ -78,7 +78,7 @@ mod tests {
             let average = mean(gaps.iter().copied()) / 1e-3;
             assert!((average - 1.0).abs() < error, "seed {seed}: {average}");
             let square = mean(gaps.iter().map(|gap| gap * gap)) / 1e-6;
-            // The variance of the square of an exponential variable with mean 1 is 20.
+            // The square of an exponential variable with mean 1 has the mean 2 and the variance 20.
             assert!(
                 (square - 2.0).abs() < 20_f64.sqrt() * error,
                 "seed {seed}: {square}"

@@ -75,8 +75,8 @@ struct Watched {
     looking_ns: u64,
 }
 
-/// Reads every lease just often enough to see each renewal once. In a record, `asked` is the time
-/// at which the renewal was due, and `entered` the time at which it was sent.
+/// Reads every lease slightly more often than it is renewed, to see each renewal once. In a record,
+/// `asked` is the time at which the renewal was due, and `entered` the time at which it was sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
@@ -104,7 +104,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
 }
 
 /// Returns the renewal between two readings of the send time, if there was one. Without a renewal,
-/// the two readings can differ by some nanoseconds.
+/// the readings can differ by some nanoseconds, because some contestants compute the send time from
+/// the rest of the lease.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

@@ -51,7 +51,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     ));
     let arrived = arriving.await??;
     let late = watching.await??;
-    // This returns when the last pair drops its sender.
+    // Returns when the last pair has ended and dropped its sender. Nothing is ever sent.
     let _ = timeout(plan.patience(), none_under_way.recv()).await;
     Ok(load.tally().report(arrived, &late))
 }
@@ -120,8 +120,8 @@ struct Tally {
     /// Number of ended pairs: in total, and in the window.
     served: u64,
     ended: u64,
-    /// Usage of the process at two times: when the first pair ended in the window, and when the
-    /// first pair ended after the window.
+    /// Usage of the process when the first pair ended in the window, and when the first pair ended
+    /// after the window.
     before: Option<Usage>,
     after: Option<Usage>,
     errors: Vec<String>,

@@ -14,8 +14,7 @@ use crate::plan::Plan;
 use crate::record::{self, Record};
 
 /// The records of a task. They are shared, because a task that still waits for the lock at the end
-/// cannot return them. No other task locks the mutex before the end, so this task never waits for
-/// the mutex.
+/// cannot return them. Until the end, only this task locks the mutex, so it never waits there.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {

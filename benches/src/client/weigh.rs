@@ -18,7 +18,7 @@ use crate::plan::Plan;
 const WAITERS: u32 = 900;
 /// Number of requests in flight at once. It is low, so that their buffers need little memory.
 const AT_ONCE: u32 = 100;
-/// Time after which all requests in flight have been answered.
+/// Pause before each weighing. It is long enough that all requests in flight have been answered.
 const SETTLE: Duration = Duration::from_millis(1_500);
 /// Number of leases or results before the first weighing. They make the process or the server
 /// allocate the memory that all of them share.

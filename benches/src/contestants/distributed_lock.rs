@@ -1,5 +1,5 @@
-//! The Redis part of the crate distributed-lock. (The crate's main package needs four more
-//! databases.)
+//! The Redis part of the crate distributed-lock. The crate's main package is not used, because it
+//! also contains the parts for four other databases.
 //!
 //! The crate's `acquire` with a timeout does not wait, but gives up after one attempt. So this code
 //! repeats the attempt every 50 ms.
@@ -26,7 +26,8 @@ impl DistributedLock {
             .url(&plan.url)
             .expiry(plan.ttl())
             .extension_cadence(plan.ttl() / 3)
-            // A minimum of 90 % of this ttl. By default, the crate uses 90 % of 30 s for any ttl.
+            // The shortest validity of an acquired lock is 90 % of this ttl. By default, the crate
+            // uses 90 % of 30 s for any ttl.
             .min_validity(plan.ttl() * 9 / 10)
             .build()
             .await?;

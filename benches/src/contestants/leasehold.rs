@@ -44,7 +44,8 @@ impl Leasehold {
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
-        // The URLs of a server of another engine and of a Redis for comparison.
+        // A plan for another engine has two URLs: that of its server, and that of a Redis for
+        // comparison.
         [engine, redis] if !engine.starts_with("redis:") => {
             let on_redis = who == Contestant::LeaseholdOnRedis;
             if on_redis { redis } else { engine }.to_owned()
@@ -90,7 +91,8 @@ impl Keeps for Leasehold {
 }
 
 impl Kept for LockGuard {
-    /// Returns the lease's deadline. The deadline is later than the send time by a constant.
+    /// Returns the lease's deadline. It is later than the send time by a constant, which does not
+    /// matter, because only differences of send times are measured.
     fn sent(&self) -> Option<u64> {
         let remaining = self.remaining();
         (!remaining.is_zero()).then(|| clock::now() + clock::nanos(remaining))

@@ -5,7 +5,7 @@
 //! One request to the server confirms the message. There is no lease, no ttl, no detection of a
 //! loss and no fence. If a process ends, there is no guarantee.
 //!
-//! This cost is a reference for locks with all of these. It is not a lower bound: a client
+//! This cost is a reference for locks, which need all of these. It is not a lower bound: a client
 //! that reads its socket itself may need less time.
 
 use std::collections::VecDeque;
@@ -46,8 +46,8 @@ struct Place {
     /// Number of critical sections that this process may still begin in its turn.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// True while this process keeps the turn, because none of its tasks is inside and no other
-    /// process runs.
+    /// True while this process keeps the turn, although none of its tasks is inside. No other
+    /// process runs to which it could pass the turn.
     idle: bool,
 }
 
@@ -93,8 +93,8 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the ring: the other processes, and the flag. Reads them from the server after the
-    /// work has begun, because all processes have registered by then.
+    /// Returns the other processes of the ring, and true if this process is the first. Reads them
+    /// from the server after the work has begun, because all processes have registered by then.
     async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
         let load = async || {
             let mut connection = self.connection.clone();
@@ -115,7 +115,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends a request to the server. A lock would count its lease from this request.
+    /// Confirms the turn with a request to the server. A lock would count its lease from the time
+    /// of this request.
     async fn confirm(&self) -> Result<Value, redis::RedisError> {
         let mut connection = self.connection.clone();
         cmd("PING").query_async(&mut connection).await
@@ -161,7 +162,7 @@ impl Shared {
         false
     }
 
-    /// Wakes the next waiting task if this process keeps the turn (`idle`).
+    /// Passes a kept turn (`idle`) to the next waiting task, if there is one.
     fn wake(&self) {
         let mut place = self.place();
         if place.idle

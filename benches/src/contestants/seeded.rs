@@ -10,8 +10,8 @@ use crate::clock;
 /// [`SeededStall`] blocks its thread for the time `STALL` in one of `STALL_EACH` calls.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, that is more than
-/// one thread can do.
+/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, these are
+/// 1.6 s of each second, more than one thread can do.
 const SPIN: Duration = Duration::from_millis(8);
 
 /// Takes no lock, and only runs the body.
@@ -76,7 +76,7 @@ impl Locks for SeededOverlap {
     }
 }
 
-/// Lets in one waiting call at a time, but never the hundredth.
+/// Lets in one waiting call at a time, but never lets in the hundredth call.
 #[derive(Default)]
 pub(crate) struct SeededLoss {
     calls: AtomicU64,

@@ -24,7 +24,7 @@ const TAKE: &str = "INSERT INTO shedlock (name, lock_until, locked_at, locked_by
 
 const GIVE_BACK: &str = "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) WHERE name = $1 AND locked_by = $2";
 
-/// Number of connections of a process, which all of its tasks share.
+/// Number of connections of a process. All of its tasks share them.
 const CONNECTIONS: u32 = 16;
 
 /// A pool of connections, and the owner of the locks.

@@ -31,8 +31,8 @@ pub(crate) enum AddError {
 }
 
 impl From<Error> for AddError {
-    /// Recognizes an error of `verify` by the name of a constraint in the error, because Diesel
-    /// does not expose the SQLSTATE.
+    /// Converts an error of the database. Recognizes an error of `verify` by the name of a
+    /// constraint, because Diesel does not expose the SQLSTATE.
     fn from(error: Error) -> Self {
         match &error {
             Error::DatabaseError(_, violation)
@@ -49,8 +49,8 @@ impl From<Error> for AddError {
 /// had ended by the time of the commit.
 ///
 /// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the lease has
-/// ended, like a process after a pause. The transaction still commits before another
-/// holder gets the lock, or not at all.
+/// ended, as if its process had been paused. If the transaction `verifies` the lock, it still
+/// commits before another holder gets the lock, or not at all.
 #[distributed_lock(key = "account:<account>", ttl = "100ms", wait = "2s", on_lost = "continue", guard = lock, pool = pool)]
 pub(crate) async fn add(
     pool: &LockPool,

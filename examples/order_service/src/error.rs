@@ -45,7 +45,7 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            // The key comes from the client's input, such as an empty id or one that is far too
+            // The id from the client cannot be a key, for example because it is empty or far too
             // long. The text of the error names the key, so it is only for the log.
             Self::Lock(error @ LockError::InvalidKey { .. }) => {
                 tracing::debug!(%error, "a request without a key");
@@ -54,8 +54,8 @@ impl IntoResponse for ApiError {
             }
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            // The same status as for a lost lease. 503 would be wrong, because proxies
-            // automatically repeat a request that gets 503.
+            // A late write gets the same status as a lost lease. With 503, proxies would
+            // automatically repeat the request, although a part of its work may be done.
             Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RoundIsRunning => StatusCode::TOO_MANY_REQUESTS,
             Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,

@@ -19,7 +19,7 @@ impl Payments {
         Self { db, delay }
     }
 
-    /// Reserves the money. A real shop takes it after the sale is recorded.
+    /// Reserves the money. A real shop takes the money after the sale is recorded.
     pub(crate) async fn authorise(&self, order_id: &str) -> Result<(), ApiError> {
         tokio::time::sleep(self.delay).await;
         Ok(self.db.record_payment(order_id).await?)

@@ -28,7 +28,8 @@ pub(crate) struct NewOrder {
     sku: String,
 }
 
-/// An order with its id. A repeated request must have the same content.
+/// An order with its id. It is the fingerprint of a request: a repetition with other content is
+/// refused.
 #[derive(Debug, Serialize)]
 struct Request {
     id: String,
@@ -39,7 +40,8 @@ struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
     order: Order,
-    /// True if this call's body found the order in the table of orders, so that it made no order.
+    /// True if the body of the call made no order, because it found the order in the table of
+    /// orders.
     before: bool,
 }
 

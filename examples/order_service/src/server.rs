@@ -68,8 +68,8 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
         .with_graceful_shutdown(stop)
         .await?;
 
-    // The engine renews and releases locks, and ends with the process. So it is shut down before
-    // the process ends.
+    // The engine, which renews and releases the locks, ends with the process. So the process first
+    // waits for the last releases.
     let report = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks released, {} still held, {} unconfirmed",

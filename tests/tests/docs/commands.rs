@@ -25,8 +25,8 @@ fn commands_name_tests_that_exist() {
         for line in read(file).lines() {
             for (program, filter) in named(line) {
                 let main = main_of(program);
-                // `tests_of` ignores some macros that generate tests. For such a macro, the file of
-                // its module must contain the name.
+                // `tests_of` ignores some macros that generate tests. The name of a test from such
+                // a macro must occur in the file of the test's module.
                 assert!(
                     tests_of(&main).iter().any(|test| test.contains(filter))
                         || has_module(&main, filter),

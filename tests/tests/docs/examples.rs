@@ -78,8 +78,8 @@ fn declared(line: &str) -> Option<&str> {
         .next()
 }
 
-/// Returns the public methods in a file's inherent impls of `types`. The placeholder `$holder` of a
-/// macro counts as one of these types.
+/// Returns the public methods in a file's inherent impls of `types`. The placeholder `$holder`, in
+/// the macro of `lock/call/guard.rs`, counts as one of these types.
 fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), None);

@@ -51,8 +51,8 @@ fn read_module(modules: &mut Modules, file: &Path, folder: &Path, name: &str) {
     }
 }
 
-/// Returns the file of a module that `file` declares, and the folder of that module's children.
-/// `path` is the value of its `path` attribute.
+/// Returns the file of the module `child` that `file` declares, and the folder of the child's own
+/// modules. `path` is the value of the declaration's `path` attribute.
 pub(super) fn file_of(
     file: &Path,
     folder: &Path,
@@ -244,8 +244,8 @@ fn is_inside(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner == outer || inner.starts_with(&format!("{outer}::"))
 }
 
-/// Returns the imports between the folders and files directly in `folder`. A folder represents all
-/// files in it.
+/// Returns the imports between the folders and files directly in `folder`. The imports of all files
+/// in a folder count as imports of that folder.
 fn rooms(imports: &Imports, folder: &str) -> Imports {
     let depth = folder.split("::").filter(|part| !part.is_empty()).count();
     let room = |name: &str| {
@@ -262,14 +262,15 @@ fn rooms(imports: &Imports, folder: &str) -> Imports {
     rooms
 }
 
-/// Returns a circle of files, or a circle of folders and files in the same folder, if there is one.
+/// Returns a circle of imports, if there is one: among all files, or among the folders and files
+/// directly in one folder.
 fn circle_at_any_level(imports: &Imports) -> Option<Vec<String>> {
     let folders = imports.keys().map(|folder| rooms(imports, folder));
     circle(imports).or_else(|| folders.into_iter().find_map(|rooms| circle(&rooms)))
 }
 
-/// Returns the names that a crate's own files import from the crate's root. Such an import hides
-/// the module that defines the item, so it may also hide a circle.
+/// Returns the names that a crate's own files import from the crate's root instead of the defining
+/// module. Such an import does not name the defining module, so the check could miss a circle.
 fn through_the_root(modules: &Modules) -> Vec<String> {
     let through = modules.iter().flat_map(|(name, module)| {
         let named = module.named.iter();

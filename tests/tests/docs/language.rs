@@ -31,13 +31,14 @@ const QUAINT: &[&[&str]] = &[
     &["at", "the", "least"],
 ];
 
-/// The words after the noun in clauses such as "a call that was refused".
+/// The two words after the noun in clauses such as "a call that was refused", each with its
+/// alternatives.
 const CLAUSES: [&[&str]; 2] = [
     &["that", "which"],
     &["is", "was", "has", "are", "were", "have", "had"],
 ];
 
-/// Number of the counted blocks and words, and of each habit in them.
+/// Number of counted blocks and words, and number of times that each habit occurs in them.
 #[derive(Debug, Default)]
 struct Counts {
     blocks: u32,

@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// A reason for a missing promise, and the stores to which this reason applies.
+/// A reason for which stores do not give a promise, and the names of these stores.
 type Reason<'a> = (&'a str, Vec<&'a str>);
 
 struct Matrix {

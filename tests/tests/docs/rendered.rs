@@ -51,7 +51,8 @@ fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Fails if a page in rustdoc has a link that does not work there.
+/// Fails if the text of a page shown in rustdoc contains a relative link, which does not work
+/// there. The labels of a page have separate targets in rustdoc.
 #[test]
 fn rendered_pages_link_by_definitions() {
     for Rendered { page, .. } in rendered() {
@@ -68,7 +69,7 @@ fn rendered_pages_link_by_definitions() {
     }
 }
 
-/// Fails if a label has no target in rustdoc, or has another target there than in a page of
+/// Fails if a link's label on a page has no target in rustdoc, or has another target there than in
 /// `docs/`.
 #[test]
 fn rustdoc_has_the_same_link_targets_as_the_pages() {

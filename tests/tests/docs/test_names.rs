@@ -133,14 +133,16 @@ fn words(tokens: &[TokenTree]) -> Vec<String> {
     words.collect()
 }
 
-/// Returns each word directly before a colon.
+/// Returns each word directly before a colon. In the arguments of some macros, these words are the
+/// names of the tests.
 fn labels(tokens: &[TokenTree]) -> Vec<String> {
     let labels = tokens.windows(2).filter(|pair| is_colon(&pair[1]));
     let labels = labels.filter(|pair| matches!(pair[0], TokenTree::Ident(_)));
     labels.map(|pair| pair[0].to_string()).collect()
 }
 
-/// Returns the tests that `ways_out!` generates for each store.
+/// Returns the tests that `ways_out!` generates for each store: one for each way in which an
+/// annotated function can end.
 fn ways_out() -> Vec<String> {
     let file = read(&root().join("tests/tests/behaviour/bodies/exits/mod.rs"));
     let (_, file) = file.split_once("macro_rules! ways_out").expect("the macro");

@@ -1,5 +1,5 @@
-// The paths in the attribute below need `self::`, which looks like the receiver `self`. An
-// `on_error` function takes the error by value.
+// Paths that begin with `self::`, as in the attribute below, look like the receiver `self`. So the
+// test needs them, although they are redundant. An `on_error` function takes the error by value.
 #![allow(unused_qualifications, clippy::needless_pass_by_value)]
 
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Reports for Yearly {
     }
 }
 
-/// Fails if the macro treats `self` in a path as the receiver. The receiver has another name inside
-/// the expansion.
+/// Fails if the macro treats `self` in a path as the receiver, although the receiver has another
+/// name inside the expansion.
 #[tokio::test]
 async fn self_in_a_path_is_not_the_receiver() {
     let sales = Yearly { name: "sales" };

@@ -76,8 +76,9 @@ fn stacked(id: u64) -> Result<bool, LockError> {
     Ok(is_held(&format!("outer:{id}")) && is_held(&format!("inner:{id}")))
 }
 
-/// The attribute must not mistake this function for a test or `main` of an async runtime, although
-/// its body contains the name `block_on`.
+/// The attribute must accept this function, although its body contains the name `block_on`. In a
+/// test or in `main`, that name shows that the attribute of an async runtime has rewritten the
+/// function.
 #[distributed_lock(key = "bridge:<id>", ttl = "1s")]
 fn bridge(id: u64) -> Result<u64, LockError> {
     Ok(block_on(|| id))

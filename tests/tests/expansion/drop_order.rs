@@ -5,8 +5,8 @@ use leasehold::{LockError, LockHandle, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// The records of witnesses. A dropped witness records its name, and a flag that is true if the
-/// lock was still held.
+/// The records of witnesses, which are values that record their drop. A record has the witness's
+/// name, and a flag: true if the lock was still held.
 #[derive(Clone, Default)]
 struct Record {
     lock: Arc<OnceLock<LockHandle>>,

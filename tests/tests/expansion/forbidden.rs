@@ -1,6 +1,6 @@
 //! Functions in every supported shape, under all lints of rustc and clippy at level `forbid`.
-//! `tests/lints.rs` lists the exceptions. The functions here write out each `return`, and the
-//! functions in `forbidden_too` do not.
+//! `tests/lints.rs` lists the lints that are left out. The functions here write out each `return`,
+//! and those in `forbidden_too` do not, because two lints demand opposite styles.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -31,7 +31,7 @@ pub(super) struct Account {
     locks: LockPool,
 }
 
-/// An argument whose name shows that the body does not use it.
+/// The type of an argument whose name shows that the body does not use it.
 #[derive(Debug)]
 pub(super) struct Permit;
 
@@ -52,7 +52,7 @@ pub(super) async fn create(
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id); }
 
-/// A function with every option that goes with an ordinary call.
+/// A function with many options in one attribute.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,
@@ -126,7 +126,8 @@ pub(super) async fn work() -> ! {
     match pending::<Infallible>().await {}
 }
 
-/// A function with type parameters. One has a bound for the key, and one has a bound for the error.
+/// A function with type parameters. One implements `Display` for the key, and one converts from
+/// `LockError` for the error.
 #[distributed_lock(key = "thing:<id>", ttl = "10s")]
 pub(super) async fn generic<I, T, E>(id: I, value: T) -> Result<(String, T), E>
 where
@@ -187,7 +188,7 @@ pub(super) fn report(day: u64, _note: String) -> Result<u64, LockError> {
     return Ok(day);
 }
 
-/// A synchronous function, with every option that goes with it.
+/// A synchronous function with many options in one attribute.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,

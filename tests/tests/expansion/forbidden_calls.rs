@@ -1,5 +1,5 @@
 //! Calls of the functions in `forbidden` and `forbidden_too`. These modules cannot contain tests,
-//! because the attribute `#[tokio::test]` allows lints.
+//! because the attribute `#[tokio::test]` allows lints, and a forbidden lint cannot be allowed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,7 +37,8 @@ async fn argument(id: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Fails if a template whose placeholders are not filled in becomes one key for all calls.
+/// Fails if a template in a constant or in a field, whose placeholders the macro cannot fill in,
+/// becomes one key for all calls.
 #[tokio::test]
 async fn is_refused() {
     locked(async {

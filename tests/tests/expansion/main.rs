@@ -36,8 +36,8 @@ include!(concat!(env!("OUT_DIR"), "/forbidden.rs"));
 forbidden! { mod forbidden; }
 forbidden_too! { mod forbidden_too; }
 
-// These files are declared a second time for rustfmt, which does not format files that only macros
-// include.
+// The two files above are declared again for rustfmt, which does not format files declared only
+// inside macros.
 #[cfg(any())]
 mod forbidden;
 #[cfg(any())]

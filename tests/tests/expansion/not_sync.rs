@@ -4,8 +4,8 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// The expansion must move these arguments. `Cell` is not `Sync`, so a reference across an await
-/// would make the future not `Send`.
+/// The expansion must move these arguments into the future of the body. `Cell` is not `Sync`, so a
+/// reference across an await would make the future not `Send`.
 #[distributed_lock(key = "cell", ttl = "1s")]
 async fn next(_first: Cell<u8>, counter: Cell<u8>) -> Result<u8, LockError> {
     tick().await;

@@ -105,7 +105,8 @@ async fn owners_name_the_type_and_the_method() {
         (Orders.sell(pool).await, "Orders::sell"),
         (of.sell(pool).await, "Of<_>::sell"),
         (of.inner(pool).await, "Of<_>::sell"),
-        // A method of a type declared inside another method is named like a function of the module.
+        // A method `count` of a type declared inside another method is named like a function
+        // `count` of the module.
         (Orders.inner(pool).await, "count"),
     ] {
         assert_eq!(owner, Ok(format!("{}::{name}", module_path!())));

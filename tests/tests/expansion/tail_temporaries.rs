@@ -43,8 +43,8 @@ async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
     Ok(*cell.borrow())
 }
 
-/// Fails if the order of drops follows the edition of the attribute's crate instead of the user's
-/// crate.
+/// Fails if the temporaries at the end of a body are not dropped in the order of the user's
+/// edition. The crate of the attribute may have another edition.
 #[tokio::test]
 async fn temporaries_are_dropped_in_the_order_of_the_edition() {
     locked(async {

@@ -30,7 +30,8 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if, for a bug of `ELSEWHERE`, no file of its test program names both the bug and its test.
+/// Fails if the test program of a bug in `ELSEWHERE` has no file that names both the bug and its
+/// test. The test would then not run with the bug.
 #[test]
 fn other_tests_run_with_their_seeded_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -7,7 +7,8 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-/// Read time-out of a client. A test that expects no answer waits for all of it.
+/// Read time-out of a client. It is short, because a test that expects no answer waits until it has
+/// passed.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -158,7 +159,8 @@ fn a_healed_partition_delivers_delayed_commands() {
     let mut connection = client(&proxy.url());
     proxy.set(Mode::Stall);
     assert!(set(&mut connection, "late").is_err());
-    // The client closes its connection, but its command still arrives.
+    // The client closes its connection, but the proxy already has the command and forwards it
+    // later.
     drop(connection);
     assert_eq!(server.probe().get("late"), None);
     proxy.pass();
@@ -228,7 +230,7 @@ fn connections_can_be_cut_half_open_or_refused() {
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
 
-/// Fails if a run of the harness passes although it has not run any of the requested requirements.
+/// Fails if a run of the harness passes although it could run none of the requested requirements.
 #[test]
 #[cfg(feature = "harness")]
 fn a_requirement_that_cannot_run_here_is_reported() {

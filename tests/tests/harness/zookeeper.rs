@@ -12,7 +12,8 @@ use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Longest session that a server is configured to accept. The default is twenty ticks.
+/// Longest lifetime of sessions that a test configures on a server. The default is twenty of the
+/// server's ticks.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[test]

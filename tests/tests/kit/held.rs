@@ -88,7 +88,7 @@ async fn the_lock_is_not_held_outside_of_its_body() {
 }
 
 /// Fails if a task of `leasehold::spawn` does not treat its caller's lock as held, or still does so
-/// after the end of the lease. Also fails if the task can acquire the same lock.
+/// after the release. Also fails if the task can acquire the lock that its caller holds.
 #[tokio::test(start_paused = true)]
 async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
@@ -133,8 +133,8 @@ async fn a_lost_lock_is_not_held() {
     kit.lose_when("account:7", Point::AfterPolls(1));
     assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
 
-    // Checks a loss within one poll: the lease ends while the body blocks its thread. On a busy
-    // machine, the lease may end before the body begins.
+    // The lease can also end within one poll, while the body blocks its thread. On a busy machine,
+    // the lease may end before the body begins, so the test may need several attempts.
     let pool = LockPool::connect("memory://").await.expect("it opens");
     let seen = loop {
         let body = poll_fn(|_| {

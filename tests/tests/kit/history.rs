@@ -116,7 +116,8 @@ async fn dropped_calls_are_recorded() {
     );
 }
 
-/// Fails if the history reports an overlap because of readers that entered after a downgrade.
+/// Fails if the history reports an overlap after a downgrade from an exclusive to a shared lock,
+/// which other readers may also hold.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_is_recorded() {
     let kit = Kit::new();

@@ -227,7 +227,8 @@ fn a_kit_needs_a_runtime() {
     );
 }
 
-/// Fails if a kit cannot be created before its runtime, which fixtures need.
+/// Fails if a kit cannot be created outside a runtime. Test fixtures create it there, before the
+/// runtime of the test.
 #[test]
 fn a_kit_begins_with_its_first_use() {
     let kit = Kit::new();

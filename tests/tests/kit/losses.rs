@@ -48,7 +48,8 @@ fn runs_to_its_end(count: &AtomicU32) -> Result<u32, LockError> {
     Ok(count.fetch_add(1, Ordering::SeqCst) + 1)
 }
 
-/// Fails if the kit cannot take a lock away before or during its blocking body.
+/// Fails if the kit cannot take away the lock of a blocking body before the body begins, or while
+/// it runs.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_body_loses_its_lock() {
     for (after, ran) in [(0, 0), (1, 1)] {
@@ -119,8 +120,8 @@ async fn a_body_on_several_threads_is_polled_exactly_as_set() {
     }
 }
 
-/// Fails if a body that ends in its last allowed poll loses its lock. Also fails if the loss is
-/// then not kept for the next call.
+/// Fails if a body that ends in its last allowed poll loses its lock. Also fails if the loss does
+/// not then come in a later call that needs more polls.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_ends_before_its_loss_succeeds() {
     let kit = Kit::new();
@@ -157,8 +158,8 @@ async fn a_lost_lock_is_free_in_the_store() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if a loss by time is not exactly the given time after the grant. Tested for a lock with a
-/// watchdog, and for a lock already held when the loss was set.
+/// Fails if a loss by time does not come exactly the given time after the grant. The lock has a
+/// watchdog, or is already held when the test sets the loss.
 #[tokio::test(start_paused = true)]
 async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();
@@ -306,8 +307,7 @@ async fn a_continuing_body_is_notified_of_the_loss() {
     assert_eq!(kit.scope(goes_on(42)).await, Ok(true));
 }
 
-/// Fails if a lost shared lock stays in the store, or if some of its holders in the kit do not lose
-/// it.
+/// Fails if a lost shared lock stays in the store, or if only some of the kit's holders lose it.
 #[tokio::test(start_paused = true)]
 async fn shares_are_lost_with_their_key() {
     let kit = Kit::new();

@@ -6,8 +6,7 @@ const RECIPES: &str = include_str!("recipes.rs");
 /// The last lines of `recipes.rs`, which are not on the page.
 const MORE: &str = "\n#[path = \"more_recipes.rs\"]\nmod more;\n";
 
-/// Fails if the page's blocks, pasted into one file in their order, are not the tests that run
-/// here.
+/// Fails if the blocks of code on the page differ from `recipes.rs`, whose tests run here.
 #[test]
 fn the_blocks_on_the_page_are_a_test_program() {
     let blocks = PAGE.split("```rust,ignore\n").skip(1);

@@ -116,8 +116,8 @@ async fn kits_on_one_server_share_nothing() {
     assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
-/// Fails if a kit on a server accepts a point of loss that no server supports. Also fails if the
-/// panic does not suggest a remedy.
+/// Fails if `lose_when` of a kit on a server accepts a `Point` that no server supports. Also fails
+/// if the panic does not suggest a remedy.
 #[tokio::test]
 async fn only_time_losses_work_on_a_server() {
     let server = Server::start();

@@ -1,7 +1,7 @@
 //! The shop in PostgreSQL, with its locks in the same database.
 //!
-//! No fence is needed here against late writers, because the transaction of a sale verifies its
-//! lock. So the transaction commits before another buyer gets the lock, or not at all.
+//! The rows need no fence against late writers, because the transaction of a sale verifies its
+//! lock. The transaction then commits before another buyer gets the lock, or not at all.
 
 use leasehold::postgres::LEASE_OVER;
 use leasehold::{Fence, LockHandle};
@@ -122,7 +122,8 @@ impl Postgres {
     }
 }
 
-/// Converts an error of `verify`: either the lease is over, or the database has failed.
+/// Converts an error of `verify`: to `TooLate` if the lease is over, otherwise to an error of the
+/// database.
 fn over_or_broken(error: sqlx::Error) -> ApiError {
     let code = error
         .as_database_error()

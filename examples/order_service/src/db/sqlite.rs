@@ -60,8 +60,9 @@ impl Sqlite {
         self.record_sale(order_id, sku, stock - 1, fence).await
     }
 
-    /// Returns the stock of an item, for a caller that holds a lock. First writes the lock's
-    /// `fence` into the row. After that, no writer with an older fence can change the stock.
+    /// Returns the stock of an item, for a caller that holds the lock with this `fence`. First
+    /// writes the fence into the row. After that, no writer with an older fence can change the
+    /// stock.
     async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {
         sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",

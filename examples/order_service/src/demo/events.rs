@@ -13,8 +13,8 @@ use super::holder::Holder;
 use super::ledger::{Count, Outcome};
 use super::services::View;
 
-/// Maximum number of kept events. A page opened later receives them. A slow page loses events only
-/// if it is this many events late.
+/// Maximum number of kept events. A page opened later receives the kept events. A slow page loses
+/// events only if it is this many events behind.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]

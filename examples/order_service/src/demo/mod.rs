@@ -75,12 +75,12 @@ pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -
     })
 }
 
-/// Completes at the end of standard input. The demonstration holds the standard input of its
-/// services open. So the services end with the demonstration, even if it is killed.
+/// Completes at the end of this process's standard input. The demonstration holds the standard
+/// input of its services open until it ends. So the services end with it, even if it is killed.
 pub(crate) fn end_of_parent() -> impl Future<Output = ()> {
     let (ended, end) = oneshot::channel();
-    // Uses a thread instead of a task, because a runtime cannot end before its own reads have
-    // ended.
+    // Uses a thread instead of a task. A task's read of standard input cannot be cancelled, and the
+    // runtime could not end before it.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = ended.send(());

@@ -55,7 +55,7 @@ pub(crate) struct Demo {
     services: Services,
     ledger: Ledger,
     events: Events,
-    /// This mutex is locked while a round runs, so that a second round is refused meanwhile.
+    /// Locked while a round runs, so that a second round is refused.
     turn: Arc<Mutex<Turn>>,
 }
 
@@ -171,8 +171,8 @@ impl Round {
         clicks.join_all().await
     }
 
-    /// Kills service A while A has the lock. The customer then clicks on service B repeatedly, with
-    /// the pauses that B's answers specify.
+    /// Kills service A while A has the lock. The customer then clicks on service B again after each
+    /// 409, with the pauses of `Retry-After`.
     async fn kill_holder(&self) -> Vec<Option<Answer>> {
         let round = self.clone();
         let first = tokio::spawn(async move { round.click(1, "A").await });
@@ -302,8 +302,8 @@ fn detail(answer: &Answer) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Judges a round by the rows in the tables. `away` is true if the lock store did not serve a
-/// click.
+/// Judges a round by the rows in the tables. `away` is true if a click was answered with 503,
+/// because the lock store did not answer.
 fn verdict(button: Button, lock: bool, away: bool, count: Count) -> Verdict {
     let Count { orders, charges } = count;
     let text = match (count.outcome(), button) {

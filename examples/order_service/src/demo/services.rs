@@ -17,7 +17,8 @@ use crate::payments::Payments;
 use crate::server::StartError;
 
 pub(crate) const NAMES: [&str; 2] = ["A", "B"];
-/// The lock store without a server: both services are in this process.
+/// The lock store in the memory of this process, which then contains both services. It needs no
+/// server.
 const MEMORY: &str = "memory://shop";
 /// Maximum time for a service to stop.
 const PATIENCE: Duration = Duration::from_secs(5);

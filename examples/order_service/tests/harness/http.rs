@@ -40,8 +40,9 @@ pub(crate) fn send_with(address: &str, request: &str, headers: &str, json: &str)
     read_answer(&mut BufReader::new(stream))
 }
 
-/// Reads as many bytes as the head specifies. Without a length in the head, reads to the end of the
-/// connection. A child process of the server may keep the connection open after the answer.
+/// Reads only as many bytes as the head specifies, because a child process of the server may keep
+/// the connection open after the answer. Without a length in the head, reads to the end of the
+/// connection.
 fn read_answer(stream: &mut BufReader<TcpStream>) -> Answer {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 
-/// A running order service. It is killed when this is dropped or the test dies.
+/// A running order service. It is killed when this value is dropped, or when the process of the
+/// test dies.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Leashed,

@@ -47,7 +47,8 @@ fn inserted(text: &str) -> String {
     text
 }
 
-/// Converts `label_values(metric, label)` to a query.
+/// Converts `label_values(metric, label)`, with which Grafana reads the values of a variable, to a
+/// query of Prometheus.
 fn values_of(text: &str) -> String {
     let inside = text
         .strip_prefix("label_values(")

@@ -19,7 +19,8 @@ use crate::harness::service::Service;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Response time of the payment provider, long enough to take the order's lock away meanwhile.
+/// Response time of the payment provider. It is long enough for a test to take the order's lock
+/// away before the answer.
 const PAYMENT_MS: &str = "300";
 
 /// Number of buyers. The alert `LeaseholdWaitingGrows` needs more than twenty waiting calls.
@@ -169,7 +170,7 @@ fn a_store_that_is_down_is_reported(scene: &mut Scene) {
     scene.all_is_quiet("the store is back");
 
     scene.redis.pause();
-    // A service detects a missing answer only when it sends a request.
+    // A service detects that the store does not answer only when it sends a request.
     let refused = scene.post(0, "/items/cup/buy", "");
     assert_eq!(refused.status, 503, "{refused:?}");
     scene.fires("LeaseholdStoreDown", "store", &name);

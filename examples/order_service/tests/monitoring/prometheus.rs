@@ -15,7 +15,8 @@ use serde_json::Value;
 /// Interval at which Prometheus reads the metrics of the services and evaluates the rules.
 const INTERVAL: &str = "250ms";
 
-/// Window of the rules, alerts and panels in the test. In production the windows last minutes.
+/// Time span that the queries of the rules, alerts and panels look back over in the test. In
+/// production, these windows last minutes.
 pub(crate) const WINDOW: &str = "6s";
 
 /// Time for which the condition of an alert must be true before the alert fires.
@@ -23,7 +24,8 @@ const FOR: &str = "500ms";
 
 const START: Duration = Duration::from_secs(30);
 
-/// A running Prometheus. It is killed when this is dropped or the test dies.
+/// A running Prometheus. It is killed when this value is dropped, or when the process of the test
+/// dies.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     process: Leashed,

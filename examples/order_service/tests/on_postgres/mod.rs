@@ -69,7 +69,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
             let address = shop.address(number / ORDERS);
             scope.spawn(move || {
                 let status = http::post(address, "/orders", &order).status;
-                // A buyer of a cup gets 503 after five seconds in the queue.
+                // The order of a cup gets 503 if its sale has waited in the queue for five seconds.
                 assert!([200, 201, 409, 503].contains(&status), "{status}");
             })
         });

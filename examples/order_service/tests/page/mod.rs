@@ -1,5 +1,5 @@
-//! Tests of the demonstration's page in headless Chromium. Fails if the page shows a double order
-//! with the lock on, or none with the lock off.
+//! Tests of the demonstration's page in headless Chromium. With the lock on, the page must show no
+//! double order. With the lock off, it must show one.
 
 mod browser;
 
@@ -25,7 +25,8 @@ const PICTURE_BYTES: usize = 400_000;
 /// The key's code in `WebDriver`.
 const ENTER: &str = "\u{e007}";
 
-/// The page of a demonstration. The fields are dropped in this order, so the browser ends first.
+/// The page of a demonstration. The fields are dropped in this order, so the browser ends before
+/// the service.
 struct Page {
     browser: Browser,
     rounds: u32,

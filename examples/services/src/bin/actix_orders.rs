@@ -36,7 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("listening on http://{address}");
     }
     server.run().await?;
-    // The server has stopped, so no handler holds a lock. This waits for the last releases.
+    // The server has stopped, so no handler holds a lock. Some releases may still be under way, and
+    // this call waits for them.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -57,7 +57,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(stop)
         .await?;
-    // The server has stopped, so no handler holds a lock. This waits for the last releases.
+    // The server has stopped, so no handler holds a lock. Some releases may still be under way, and
+    // this call waits for them.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -62,8 +62,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(stop) // it lets requests in flight finish
         .await?;
 
-    // Done after the server has stopped, because handlers need their locks until then. Renews
-    // and releases the locks that are left.
+    // Done after the server has stopped, because handlers need their locks until then. This call
+    // renews and releases the locks that are left.
     let end = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks still held, {} releases unconfirmed",

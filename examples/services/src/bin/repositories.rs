@@ -58,9 +58,9 @@ impl Stock for SqliteStock {
     async fn sell(&self, sku: &str, order: &str) -> Result<i64, StockError> {
         let fence = lock.fence().map(Fence::as_i64);
         let mut transaction = self.db.begin().await?;
-        // The first statement writes the fence. It waits for a transaction that an earlier holder
-        // has left open. Afterwards, late statements of the earlier holder find a newer fence in
-        // the row.
+        // The first statement writes the fence. The statement waits until an open transaction of an
+        // earlier holder has ended. Afterwards, late statements of the earlier holder find a newer
+        // fence in the row.
         let stock: Option<i64> = sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )

@@ -44,7 +44,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .add_service(OrdersServer::new(Shop))
         .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop)
         .await?;
-    // The server has stopped, so no call holds a lock. This waits for the last releases.
+    // The server has stopped, so no call holds a lock. Some releases may still be under way, and
+    // the shutdown waits for them.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

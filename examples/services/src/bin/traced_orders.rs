@@ -34,8 +34,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Sends spans to the collector. The spans of leasehold have the target `leasehold`. Omits the
-/// spans of the exporter's own connection.
+/// Sends spans to the collector: those of this program, and those of leasehold, which have the
+/// target `leasehold`. Omits the spans of the exporter's own connection, which would cause further
+/// spans.
 fn install_traces() -> Result<SdkTracerProvider, Box<dyn Error>> {
     let exporter = SpanExporter::builder().with_tonic().build()?;
     let provider = SdkTracerProvider::builder()
@@ -71,7 +72,7 @@ async fn traced(request: Request, next: Next) -> Response {
         http.response.status_code = field::Empty,
     );
     let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
-    // Setting the parent fails only for a span that no layer records.
+    // Fails only for a span that no layer records, which needs no parent.
     let _ = span.set_parent(caller);
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());

@@ -19,7 +19,7 @@ const PROGRAMS: [&str; 12] = [
     include_str!("../../src/bin/traced_orders.rs"),
 ];
 
-/// The heading of the section whose blocks need crates that no program here uses.
+/// The heading of the section whose code is not compiled, because no program here uses its crates.
 const NOT_COMPILED: &str = "\n## SeaORM and async-graphql\n";
 
 /// Joins a text to one line, because the page and the program may break and indent lines

@@ -53,8 +53,8 @@ fn given(probe: &RedisProbe) -> Option<(String, u64)> {
 fn assert_done(shop: &Surroundings, service: &Service) {
     let probe = shop.redis.probe();
     wait::until("the order is made", LIMIT, || is_made(service));
-    // The queue is checked first, because the lock is also free between two jobs. A worker removes
-    // its job before it releases the lock.
+    // Checks the queue before the lock, because the lock is also free between two jobs. A worker
+    // removes its job before it releases the lock.
     wait::until("the queue is empty", LIMIT, || jobs(&probe) == 0);
     wait::until("the lock is free", LIMIT, || probe.get(KEY).is_none());
     assert_eq!(given(&probe), None);

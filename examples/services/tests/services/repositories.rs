@@ -63,8 +63,8 @@ impl Shop {
         charge.expect("a buyer asked")
     }
 
-    /// Waits until a buyer of another process queues for the kettles. No second buyer may reach the
-    /// payment meanwhile.
+    /// Waits until a buyer of another process queues for the kettles. Fails if this buyer reaches
+    /// the payment while the first one still has the lock.
     fn wait_for_a_queue(&self) {
         let probe = self.around.redis.probe();
         wait::until("a buyer queues", LIMIT, || {
@@ -149,8 +149,8 @@ fn a_refused_payment_rolls_the_sale_back() {
     assert_eq!(shop.books(), (1, 1));
 }
 
-/// The row contains the fence of a later holder. So the database alone refuses a buyer with an
-/// earlier lease, before the buyer is charged.
+/// The test writes the fence of a later holder into the row. The database must then refuse a buyer
+/// with an earlier fence, before this buyer is charged.
 #[test]
 fn the_table_refuses_a_buyer_with_an_earlier_fence() {
     let shop = Shop::start();

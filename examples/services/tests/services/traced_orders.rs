@@ -110,7 +110,7 @@ fn click(service: &Service, trace: &str) -> Answer {
     http::send_with(service.address(), "POST /orders/42", &headers, "")
 }
 
-/// Returns the only span with this name.
+/// Returns the only span with this name. Fails if there is none, or more than one.
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let mut of_name = spans.iter().filter(|span| span.name == name);
     let span = of_name.next();

@@ -20,7 +20,8 @@ fn lazy(url: &str) -> LockPool {
 }
 
 /// Fails if a lazy pool cannot start without its server, or never connects to a server that starts
-/// later. Also fails if its calls do not behave as in an outage until then.
+/// later. Until the pool has connected, calls without `wait` must fail at once, and calls with
+/// `wait` must wait.
 async fn a_pool_starts_before_its_server(mut servers: Servers) {
     let url = servers.url();
     servers.kill();

@@ -26,7 +26,7 @@ pub(super) const USER: &str = "app";
 /// Time for which the pool may use a password before it must get new credentials.
 const VALID: Duration = Duration::from_secs(2);
 
-/// An I/O timeout after which a stopped server counts as silent.
+/// A short I/O timeout, after which calls to a stopped server fail.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The current password of a user, which the credentials function of a pool returns, and the number
@@ -70,10 +70,10 @@ impl Vault {
     }
 }
 
-/// Fails if a change of the password ends a lease. Also fails if the pool gets the new password
-/// only after the old one has expired, or does not use it for the next connection. Also fails if a
-/// lease is lost while the credentials function blocks its thread. `set` changes the password on
-/// the server. `cut` ends all connections, or makes their logins invalid.
+/// Changes the password twice, and then blocks the credentials function for longer than a ttl.
+/// Fails if a lease is lost. Also fails if the pool gets a new password only after a connection has
+/// ended, or does not log in with it afterwards. `set` changes the password on the server. `cut`
+/// ends all connections, or makes their logins invalid, so that the pool must log in again.
 async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: impl AsyncFn()) {
     let vault = Vault::default();
     vault.set("hunter0");
@@ -94,7 +94,8 @@ async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: im
         held.check().expect("no lease is lost");
     }
     tokio::task::block_in_place(|| {
-        // The function needs this mutex to read the password.
+        // The credentials function needs this mutex to read the password. So it blocks while the
+        // test holds the mutex.
         let blocks = vault.password.lock().expect("no panic");
         let before = vault.calls();
         wait::until("the function is called", LONG, || before < vault.calls());
@@ -232,7 +233,8 @@ async fn etcd_rotates() {
     gateway.enable_users();
     let root = gateway.as_user("root", "root");
     let set = async |password: &str| root.set_password(USER, password);
-    // After any change of the users, the server refuses all earlier login tokens.
+    // After any change of the users, etcd refuses all earlier login tokens. This change sets the
+    // password that `root` already has.
     let cut = async || root.set_password("root", "root");
     rotated(&server.url("shop"), USER, set, cut).await;
 }
@@ -445,8 +447,8 @@ fn a_parked_runtime_costs_no_credentials() {
     released.expect("held");
 }
 
-/// Fails if the pool does not use a connection that answers again after a silence. The server
-/// refuses new logins, so the pool has no other connection.
+/// Fails if the pool does not use a connection again whose server did not answer for a while. The
+/// server refuses new logins, so the pool has no other connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_answers_again_is_used() {
     let server = Server::start();

@@ -127,7 +127,8 @@ async fn a_dropped_probe_leaves_nothing() {
     for _ in 0..50 {
         let mut probe = pin!(pool.ready());
         let cx = &mut Context::from_waker(Waker::noop());
-        // The first polls send the request. The answer may come before the last of these polls.
+        // Three polls are enough to send the request. The call is then dropped, usually before its
+        // answer. An answer that comes sooner ends the polls.
         let polled = (0..3).map(|_| probe.as_mut().poll(cx));
         let _ = polled.take_while(Poll::is_pending).count();
     }

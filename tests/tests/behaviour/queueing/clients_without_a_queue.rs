@@ -62,8 +62,7 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
 }
 
 /// Starts a client of the `SET NX` convention that requests the lock at intervals of `poll`.
-/// Returns the number of times that the client got the lock, and the longest time between two of
-/// them.
+/// Returns the number of times that the client got the lock, and its longest wait for the lock.
 fn client(
     server: &Server,
     poll: Duration,
@@ -89,8 +88,8 @@ fn client(
 }
 
 /// Keeps `k` busy with `tasks` tasks of each pool, beside two clients without a queue. The slower
-/// client tries every 250 ms, the longest interval for which leasehold promises that a client gets
-/// the key.
+/// client tries every 250 ms. Leasehold promises the key only to clients that try at least this
+/// often.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -147,8 +146,8 @@ async fn a_client_gets_in_beside_one_process_of_many_tasks() {
 /// Number of times that processes pass a key on before they leave it free for a pause.
 const OFTEN: usize = 4;
 
-/// Fails if one long hold is enough for the key to be left free for clients without a queue. A call
-/// that already waits must get the lock at once.
+/// Fails if one long hold is enough for the key to be left free for clients without a queue.
+/// Instead, the release must give the lock to the call that already waits.
 #[tokio::test]
 async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();
@@ -173,9 +172,9 @@ async fn a_waiting_call_does_not_pause_after_one_long_section() {
 }
 
 /// Makes calls of one process use `k` one after the other, and then makes another process wait for
-/// `k`. The first process passes the key on more often, and uses it for longer, than a pause
-/// requires. Returns true if the key is free after the last release, or `None` if the machine was
-/// too slow.
+/// `k`. The first process passes the key on more often, and uses it for longer, than leasehold
+/// requires before a pause. Returns true if the key is free after the last release, or `None` if
+/// the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {

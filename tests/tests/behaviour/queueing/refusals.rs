@@ -134,7 +134,8 @@ on_every_store_of_leases! {
     the_estimate_uses_the_function_of_the_holder,
 }
 
-// etcd does not report the remaining lease of a holder, so only this test applies.
+// Only this test runs on etcd. The other one needs the remaining lease of a holder, which etcd does
+// not report.
 on_etcd! {
     the_estimate_uses_the_function_of_the_holder,
 }
@@ -146,6 +147,7 @@ async fn hinted(hint: Duration) -> Result<LockPool> {
 }
 
 /// Fails if a call refused because of other calls does not get the fixed `retry_after` of the pool.
+/// Such a call finds the lock held or the queue full, or its wait ends.
 #[tokio::test]
 async fn all_refused_calls_get_the_fixed_hint() {
     let hint = Duration::from_millis(2_500);

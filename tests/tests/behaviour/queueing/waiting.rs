@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::bodies::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Tolerance for the round trip. The delays of a busy machine are added to it.
+/// Time allowed for a round trip to the store, in addition to the delays of a busy machine.
 const SLACK: Duration = Duration::from_millis(250);
 
 /// A store in memory and one in Redis, each with a probe that acts as another holder.
@@ -134,8 +134,8 @@ async fn a_call_without_a_budget_tries_once() {
 
 type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockError>> + Send>>;
 
-/// Starts to wait for `key` before this function returns, so that the order of calls is the order
-/// of the queue.
+/// Returns a call that already waits for `key`. So the order in which a test makes such calls is
+/// the order of the queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
     wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }

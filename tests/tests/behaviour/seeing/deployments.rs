@@ -135,7 +135,7 @@ async fn a_lock_of_a_quorum_shows_its_number_of_nodes() {
         .expect_err("held");
     is_here(error.holder(), "");
 
-    // One node is down, and another node has other data.
+    // One node is killed. Later, another node gets a lock that the others do not have.
     quorum.servers[0].kill();
     let lock = other.inspect("q").await.expect("a majority answers");
     assert_eq!((lock.nodes, lock.holders[0].nodes), (Some(2), Some(2)));

@@ -17,7 +17,7 @@ use super::{LONG, TTL, seen};
 /// Maximum time for which a revoked lock stays locked ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Time for which a free lock stays reserved for the next process.
+/// Time for which the store reserves a released lock for the first waiting process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// True if the grace of a lock taken away at `since` is nearly over. The lock may then be free
@@ -86,8 +86,7 @@ async fn a_revoked_holder_is_notified_at_once(store: &Store) {
     assert!(error.is_lost(), "{error}");
     let most = Duration::from_secs(1) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
-    // The body has ended. So the lock is free before the end of the lease and before the end of the
-    // grace.
+    // The body has ended, so the lock must be free before its lease and the grace would end.
     seen(&operator, "k", |lock| !lock.is_taken()).await;
     let most = Duration::from_secs(2) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
@@ -215,8 +214,8 @@ async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     }
 }
 
-/// Runs the test with a holder whose engine has panicked, so nothing receives the message for the
-/// holder.
+/// Runs the test above on one store. The holder's engine has panicked, so it does not receive the
+/// message for the holder.
 async fn a_dead_holder_s_lock(store: &Store) {
     let (dead, operator) = (store.pool().await, store.pool().await);
     let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
@@ -289,8 +288,8 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// Time limit for taking all locks away. A store that gets too little processor time needs a
-    /// tenth of a second for each lock.
+    /// Time limit for taking `FORCED` locks away. A store that gets too little processor time needs
+    /// a tenth of a second for each of them.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;

@@ -10,7 +10,7 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper
 
 use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 
-/// Time for which a free lock stays reserved for the next process.
+/// Time for which the store reserves a released lock for the first waiting process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -163,7 +163,8 @@ async fn a_kept_lock_is_shown(store: &Store) {
     assert!(lock.holders.is_empty());
     assert_eq!(lock.fence, fence);
     let until = lock.kept_until.expect("it is known until when");
-    // In etcd, the lease of a kept lock is rounded to whole seconds.
+    // In etcd, the lease of a kept lock is rounded to whole seconds, so it may end later than the
+    // ttl.
     let beyond = if store.has_sessions() {
         BEYOND
     } else {
@@ -201,8 +202,8 @@ async fn waiting_processes_are_shown(store: &Store) {
     // After this sleep, the first process has repeated its request.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
-    // A process that repeats its request seconds late loses its place in the queue. It then gets a
-    // new place with a new `since`.
+    // If a process repeats its request seconds too late, it loses its place in the queue. It then
+    // gets a new place with a new `since`.
     let kept = excuse.so_far() < CLAIM;
     let again = lock.waiting[0].since.filter(|_| kept);
     if let (Some(since), Some(again)) = (since, again) {

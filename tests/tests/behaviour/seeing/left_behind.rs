@@ -15,7 +15,7 @@ use super::{LONG, TTL};
 const LOCKS: u64 = 100_000;
 const CALLERS: u64 = 200;
 
-/// Number of successive calls that use the same key, so that some calls wait for each other.
+/// Number of successive calls with the same key. Some of these calls wait for each other.
 const SHARE_A_KEY: u64 = 4;
 
 /// The only key that may stay.
@@ -60,8 +60,8 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     }
 }
 
-/// Fails if a lock leaves a key on the server except for the fence counter, which other locks also
-/// need.
+/// Fails if a lock leaves a key on the server. Only the fence counter may stay, because all locks
+/// share it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_locks_leave_one_key() {
     let server = Server::start();

@@ -38,8 +38,8 @@ async fn is_taken(pool: &LockPool, key: &str) {
     assert!(refused.is_contention(), "{key}: {refused}");
 }
 
-/// Fails if a key or a value of etcd that is not text hides a lock. Also fails if a lock held by
-/// such a key is not shown.
+/// Fails if a key of etcd with a name or a value other than text hides a lock. If the key is in the
+/// directory of a lock, that lock must be shown as held.
 #[tokio::test]
 async fn bytes_other_than_text_hide_no_lock() {
     let server = Etcd::shared();
@@ -111,7 +111,8 @@ async fn znodes_without_permission_hide_no_lock() {
         "%FF/lock-",
         "lock:%zz/lock-",
         "lock:%2f/lock-",
-        // These are nodes of Curator's other recipes, such as read locks, below a key.
+        // These nodes are below a key, but belong to other recipes of Curator (a client of
+        // ZooKeeper), such as its read locks.
         "lock:leases/leases",
         "lock:readers/x__READ__",
         "lock:named/lock-x",

@@ -58,9 +58,9 @@ async fn a_timed_out_call_names_the_holder(store: &Store) {
 
 async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // No two of these calls share a free key. A call of `pool`, which has `k` itself, requests
-        // its keys one after the other. If the call is refused, it releases its first key in the
-        // background, and a call of `other` could still find that key held.
+        // Each call has different free keys, so that no call finds a key still held by an earlier
+        // one. A refused call of `pool`, which has `k` itself, has requested its keys one after the
+        // other. It releases its first key in the background.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),

@@ -18,7 +18,8 @@ use super::{LONG, TTL, is_here, seen};
 /// Time for which a revoked lock stays locked if its holder does not release it ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Ttl for a cluster. The ZooKeeper clusters of the tests limit sessions to ten seconds.
+/// Ttl for tests on a cluster. It is short, because the ZooKeeper clusters of the tests limit
+/// sessions to ten seconds.
 const SHORT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -168,8 +169,8 @@ async fn two_concurrent_revocations_take_one_lock(store: &Store) {
 }
 
 /// Two locks of one process are taken away, and the body of the first lock does not end. Fails if
-/// that delays the notification of the second holder, or if the second lock is free before its body
-/// has ended.
+/// this first holder delays the notification of the second one. Also fails if the second lock is
+/// free before its body has ended.
 async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
@@ -219,13 +220,13 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     drop(guards);
 }
 
-/// Fails if a holder is notified only after a heartbeat has ended. At the tick of six seconds, a
-/// heartbeat takes three seconds. The holder must be notified within half of that time.
+/// Fails if a holder is notified only after a heartbeat has ended. With ZooKeeper's tick at six
+/// seconds, a heartbeat takes half a tick (three seconds). The holder must be notified within half
+/// of that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;
-    /// A lease of this length has a session with frequent heartbeats. A longer lease would have
-    /// fewer heartbeats.
+    /// Ttl of the lock. It is short, so that the lock's session has frequent heartbeats.
     const LEASE: Duration = Duration::from_secs(7);
     let server = Settings::new().tick(Duration::from_secs(6)).start();
     let url = server.url("beating");

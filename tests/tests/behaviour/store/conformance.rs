@@ -23,7 +23,8 @@ async fn memory() {
     conformance_of_queues("memory://conformance").await;
 }
 
-/// Fails if the suite does not detect a repeated request that keeps the rest of the old ttl.
+/// Fails if the suite misses that an acquire of several keys, sent again with the same tokens,
+/// keeps the rest of the old ttl. The repetition must begin a new ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_old_ttl_is_detected() {
@@ -51,8 +52,8 @@ fn a_freed_kept_share_is_detected() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a pool that treats a connection with an unread answer as
-/// silent.
+/// Fails if the suite does not detect a pool that treats a connection as unanswered although an
+/// answer on it was not read yet.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unread_answer_is_detected() {
@@ -89,8 +90,9 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // The floor, which fences of new rows exceed, is ahead of the server's clock, as after the
-    // clock was set back. So fences grow only because of the tables.
+    // The floor (`leasehold.meta`), a number that fences of new rows exceed, is ahead of the
+    // server's clock, as after the clock was set back. So fences grow only because of the tables,
+    // not because of the clock.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();

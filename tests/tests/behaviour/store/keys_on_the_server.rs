@@ -188,7 +188,8 @@ async fn expression(pool: &LockPool, id: &str, inside: impl FnOnce()) -> Result<
     Ok(())
 }
 
-/// Fails if an inserted value can imitate a part of the key's structure.
+/// Fails if a value inserted into a key's template can imitate a part of the template, such as the
+/// separator `:`.
 #[tokio::test]
 async fn only_inserted_values_are_encoded() {
     let server = Server::start();

@@ -35,7 +35,7 @@ async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
     refused[0]
 }
 
-/// Fails if two tests with `memory://` share locks, or if pools of one name do not share locks.
+/// Fails if two pools on `memory://` share locks, or if pools of one name do not.
 #[tokio::test]
 async fn pools_share_locks_only_by_name() {
     let builder = LockPool::builder().url("memory://");
@@ -74,7 +74,8 @@ async fn a_name_lasts_as_long_as_its_locks() {
 
     let kept_since = Instant::now();
     held.release_after(HOLD).await.expect("it is held");
-    // Each check drops its pool, so between two checks no pool has this name.
+    // Each attempt drops its pool. So between two attempts, the name exists only because of the
+    // kept lock.
     loop {
         let looked = Instant::now();
         match take(&connect(URL).await).await {

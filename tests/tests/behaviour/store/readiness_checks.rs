@@ -157,8 +157,8 @@ async fn an_unreadable_part_is_reported_as_unknown() {
     );
 }
 
-/// Fails if a password may cross a network in plain text without a warning. `127.1` is an unusual
-/// name of this machine, so it counts as another host.
+/// Fails if the check does not warn of a connection to another host in plain text. The check takes
+/// `127.1` for another host, because it is an unusual name of this machine.
 #[tokio::test]
 async fn plain_text_to_another_host_is_reported() {
     let server = ServerOptions::new().append_only().start();
@@ -184,8 +184,8 @@ async fn memory_is_reported_to_protect_only_one_process() {
     }
 }
 
-/// Fails if a check of a missing server returns a report instead of an error, or waits for the
-/// pool's own connection.
+/// Fails if a check of a missing server returns a report instead of an error. Also fails if a check
+/// after the restart needs the pool's own connection, which may still be down.
 #[tokio::test]
 async fn a_check_of_a_missing_server_is_an_error() {
     let mut server = Server::start();

@@ -9,7 +9,7 @@ use leasehold::{LockError, distributed_lock};
 use super::{Table, finish, round_trip};
 use crate::{is_contended, secs};
 
-/// Number of current calls, and the largest number so far.
+/// Number of calls that run now, and the largest number that have run at once.
 #[derive(Default)]
 struct Provider(Table<(u32, u32)>);
 

@@ -20,8 +20,8 @@ use tokio::time::sleep;
 /// histories with those of the first run.
 const HISTORIES: &str = "LEASEHOLD_KIT_HISTORIES";
 
-/// Called at the end of `test`. Checks that its locks were exclusive, and that its history is the
-/// same as in the first run.
+/// Checks, at the end of `test`, that the locks of its kit were exclusive. If there is a folder for
+/// histories, also checks that the history is the same as in the first run.
 fn finish(kit: &Kit, test: &str) {
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");

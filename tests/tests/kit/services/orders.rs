@@ -48,7 +48,8 @@ impl Coupons {
 struct Webhooks(Table<u32>);
 
 impl Webhooks {
-    /// Receives an event. The sender repeats an event for a minute, so `cooldown` has this length.
+    /// Receives an event. The sender may repeat an event for a minute, so `cooldown` keeps the lock
+    /// for that long.
     #[distributed_lock(key = "event:<event>", ttl = "10s", cooldown = "1m")]
     async fn receive(&self, event: &str, works: bool) -> Result<(), LockError> {
         round_trip().await;

@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
 }
 
-/// Sends each request to the next service in turn.
+/// Sends the requests to the services in turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: legacy::Client<HttpConnector, Body>,

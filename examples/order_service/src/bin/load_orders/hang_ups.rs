@@ -31,8 +31,8 @@ pub(crate) async fn run(client: &Client, ledger: &Ledger, args: &Args) -> Result
     loop {
         let made = ledger.sold(&args.order_sku).await? - sold;
         let taken = stock - ledger.stock(&args.order_sku).await?;
-        // A sale whose client is gone may still be under way, so the numbers are compared again
-        // until they agree.
+        // A sale whose client is gone may still be under way. So the two numbers are read again
+        // until they agree, or until the time limit.
         if made == taken || SETTLED < settled.elapsed() {
             report.expect(
                 "items off the stock, of the sales in the table",
@@ -58,7 +58,8 @@ async fn buy(client: &Client, args: &Args) -> Result<(Answers, u64), Failure> {
             while Instant::now() < ends {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 let buying = client.post(&path, String::new());
-                // The same buyers hang up at the same times in each run, spread evenly.
+                // The buyers that hang up, and the times after which they do so, are the same in
+                // each run and spread evenly.
                 let hangs_up = number * 37 % 100 < percent;
                 if !hangs_up {
                     answers.add(&buying.await?);

@@ -15,7 +15,7 @@ pub(crate) struct Outcome {
     pub(crate) answers: Answers,
     /// Orders that exactly one answer reported as made.
     pub(crate) made_once: i64,
-    /// Answers other than the expected ones: the created order, its first result again, or 409 with
+    /// Answers other than these: 201 with the order, 200 with the same order, or 409 with
     /// `Retry-After`.
     pub(crate) wrong: i64,
 }

@@ -23,13 +23,13 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// was busy. The next attempt can succeed.
 const LATE: &str = "did not answer within 1s";
 
-/// Fails unless the program could not start because the machine was too busy.
+/// Asserts that the program ended because it could not connect in time on a busy machine.
 #[track_caller]
 fn too_busy(ended: &Ended) {
     assert!(ended.stderr.contains(LATE), "{ended:?}");
 }
 
-/// The servers that a service needs. The services are dropped before these servers.
+/// The servers that a service needs. Each test drops its services before these servers.
 pub(crate) struct Surroundings {
     pub(crate) redis: Server,
     pub(crate) provider: Provider,

@@ -8,7 +8,8 @@ use leasehold_tests::wait;
 
 use super::LIMIT;
 
-/// A running program. It is killed when this is dropped or the test dies.
+/// A running program. It is killed when this value is dropped, or when the process of the test
+/// dies.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Leashed,

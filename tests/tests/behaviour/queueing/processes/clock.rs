@@ -64,7 +64,7 @@ async fn readers_pass_a_stopped_writer_with_a_future_time() {
 }
 
 /// Fails if a reserved lock stays reserved for too long after the server's clock was set back. The
-/// reservation ends when its key expires, and this time is then far in the future.
+/// reservation ends when its key expires. By the changed clock, this time is far in the future.
 #[tokio::test]
 async fn a_claim_with_a_future_end_expires() {
     let (clock, server, probe) = start();

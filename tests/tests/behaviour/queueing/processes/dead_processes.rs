@@ -98,7 +98,8 @@ async fn a_stopped_process_delays_others_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Fails if readers behind a stopped writer wait longer than a writer would in their place.
+/// Fails if a stopped writer delays the readers behind it for longer than one reservation of the
+/// lock.
 #[tokio::test]
 async fn a_stopped_writer_delays_readers_by_one_claim() {
     let server = Server::start();
@@ -121,8 +122,8 @@ async fn a_stopped_writer_delays_readers_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Requirement 24 of the fault harness. Fails if a further dead process delays the others more than
-/// the previous dead processes.
+/// Requirement 24 of the fault harness. Fails if five dead processes delay the others for six
+/// seconds or longer: for a second each, and a second of tolerance.
 #[tokio::test]
 async fn five_stopped_processes_delay_others_by_six_seconds() {
     let (server, probe, held) = held("dead").await;
@@ -142,7 +143,8 @@ async fn long_dead_processes_delay_no_other_process() {
     for worker in &mut workers {
         worker.process().pause();
     }
-    // One live process must keep waiting, because the queue would expire without further requests.
+    // One live process must keep waiting. Without any requests, the whole queue would expire,
+    // instead of only the places of the dead processes.
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;

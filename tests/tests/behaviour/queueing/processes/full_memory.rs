@@ -60,10 +60,10 @@ async fn a_release_to_a_waiting_process_needs_no_memory() {
         .expect("held");
 }
 
-/// Fails if a release is refused when it is sent together with the next call of its process. That
+/// Fails if full memory prevents a release sent together with the next call of its process. That
 /// call has another ttl, so the lock is not passed to it directly. The server checks its memory
-/// only before the first write of a script. Here the first write is the removal of the lock, which
-/// needs no memory, so the call gets the lock.
+/// only before the first write of a script. Here this write is the removal of the lock, which needs
+/// no memory, so the next call gets the lock, too.
 #[tokio::test]
 async fn a_release_is_not_refused_with_the_next_call() {
     let server = Server::start();

@@ -30,8 +30,8 @@ async fn a_lost_turn_message_is_compensated_by_polling() {
     assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a lock without a holder stays locked until the end of its lease. This could happen if a
-/// process loses its connection when the lock is reserved for it.
+/// Cuts the connections of the waiting processes just before the lock is released for one of them.
+/// Fails if the lock then stays locked, without a holder, until the end of its lease.
 #[tokio::test]
 async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     for all in [false, true] {

@@ -29,7 +29,8 @@ const LONG: Duration = Duration::from_secs(60);
 const CLAIM: Duration = Duration::from_secs(1);
 /// A process that sends no request for this time loses its place in the queue.
 const FORGOTTEN: Duration = Duration::from_secs(3);
-/// Time limit for a removal. Without a removal, a lock would last longer.
+/// Time limit for waits. It is shorter than the ttl, so no wait succeeds only because a lock has
+/// expired.
 const SOON: Duration = Duration::from_secs(20);
 /// The only key that may be left on the server at the end.
 const FENCES: &str = "lock:%leasehold:fence";
@@ -127,10 +128,9 @@ impl Line {
         order
     }
 
-    /// Like `served`, after a release at `released`. Also returns true if a process may have missed
-    /// the lock reserved for it, because it was woken too late. The store then reserves the lock
-    /// for the next process. A process that is woken much later has also lost its place in the
-    /// queue.
+    /// Like `served`, after a release at `released`. Also returns true if a process may have been
+    /// woken too late for the lock reserved for it. The store then reserves the lock for the next
+    /// process. A process woken much later has also lost its place in the queue.
     async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");

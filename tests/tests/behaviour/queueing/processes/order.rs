@@ -37,8 +37,8 @@ on_stores!(memory redis sentinel cluster postgres: (
 async fn a_repeated_request_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
-    // With this option, the first process never leaves the key free for other clients, even on a
-    // busy machine.
+    // With `make_way_after` at zero, the first process never leaves the key free for clients
+    // without a queue. On a busy machine, it could otherwise do so.
     let first = connect_with(&server.url(), |fairness| {
         fairness.make_way_after(Duration::ZERO)
     })

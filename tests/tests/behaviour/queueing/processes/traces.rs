@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle};
 
-/// Time limit for removals. Without a removal, a key would last longer.
+/// Time limit for removals. A key lasts longer if it is not removed.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Waits until `condition` returns true, for at most [`SOON`] plus the delay of a busy machine.
@@ -58,7 +58,8 @@ async fn calls_that_time_out_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if the next call does not get a lock whose holder was dropped just as it got the lock.
+/// Drops waiting calls at about the time at which one of them gets the lock. Fails if the next call
+/// then does not get it.
 #[tokio::test]
 async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();

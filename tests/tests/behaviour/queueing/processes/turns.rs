@@ -59,8 +59,8 @@ async fn a_turn_ends_after_a_time_limit() {
             fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // The limit is 30 ms. The first call ends after at least 20 ms, and the second call after
-        // at least 40 ms.
+        // The limit is 30 ms. The second call ends after at least 40 ms, so a third call would be
+        // too late.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
@@ -89,7 +89,8 @@ async fn a_process_arriving_during_a_turn_is_noticed() {
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
-        // One more call may have begun before the process was notified of the other one.
+        // One more call of the first process may have begun before this process was notified that
+        // another one waits.
         assert!(
             missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"
