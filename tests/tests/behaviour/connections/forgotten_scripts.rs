@@ -127,8 +127,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the pool sends the source of the scripts, which is long, with its calls after a single
-/// flush. It must load the scripts again instead.
+/// Fails if, after a single flush, the calls of the pool contain the long source of their scripts
+/// (`EVAL`). The pool must load the scripts again instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();

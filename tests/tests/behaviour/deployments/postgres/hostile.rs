@@ -44,8 +44,8 @@ async fn safe_client(database: &Database) -> Client {
     client
 }
 
-/// Creates the hostile functions and operators as a role with few rights. Sessions that begin later
-/// would find them before the system's functions.
+/// Creates the hostile functions and operators as a role with few rights. In sessions that begin
+/// later, the `search_path` contains them before the system's functions.
 async fn plant(database: &Database) {
     let client = safe_client(database).await;
     let name = "SELECT current_database()::text";
