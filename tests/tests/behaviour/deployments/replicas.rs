@@ -353,7 +353,8 @@ async fn fail_overs_without_replicas_lose_locks() {
 /// One of the two replicas must confirm each lock. The Sentinels promote the replica with more
 /// data, so no lock is lost when the master is killed. However, the Sentinels may also replace a
 /// slow master. For a moment the old master still grants locks, which the other replica confirms.
-/// This sometimes happens on a busy machine, so only one of three fail-overs must keep all locks.
+/// This sometimes happens on a busy machine, so it is enough that one of three fail-overs keeps all
+/// locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

@@ -114,8 +114,8 @@ async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits while a transaction that a finished call has prepared (`PREPARE
-/// TRANSACTION`) is still open.
+/// Fails if a call commits while a transaction is still open that a finished call has prepared for
+/// a commit in two phases.
 #[tokio::test]
 async fn a_prepared_transaction_blocks_the_next_commit() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
