@@ -160,8 +160,8 @@ async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // This call gets the lock if no flush comes in between. Otherwise the error must allow a
-        // retry.
+        // This call gets the lock if no flush comes between the loading of its script and the
+        // execution. Otherwise the error must allow a retry.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

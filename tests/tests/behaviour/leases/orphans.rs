@@ -50,8 +50,8 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     last
 }
 
-/// Fails if the lock of a dropped acquire is never removed, or if the removal reaches the server
-/// before the acquire.
+/// Fails if the lock of a dropped acquire is never removed, for example because the removal reaches
+/// the server before the acquire.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;

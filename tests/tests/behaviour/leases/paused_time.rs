@@ -30,8 +30,8 @@ fn assert_close(actual: Duration, expected: Duration) {
     );
 }
 
-/// Fails unless the body of a lease without a watchdog is dropped at the signal time `S`: after
-/// `ttl - (ttl/100 + 2 ms) - ttl/20`.
+/// Fails unless the body without a watchdog is dropped at the signal time `S`: after `ttl -
+/// (ttl/100 + 2 ms) - ttl/20`.
 #[tokio::test(start_paused = true)]
 async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     let pool = pool().await;

@@ -127,7 +127,7 @@ async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
     }
 }
 
-/// The last poll of a body, its end, and the last deadline that the body has read.
+/// The times of a body's last poll and drop, and the last deadline that the body has read.
 #[derive(Debug, Default)]
 struct Trace {
     polled: u64,

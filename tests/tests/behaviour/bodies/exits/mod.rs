@@ -218,7 +218,8 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: not free at once"
         );
     } else {
-        // Fails if the lock is not released. Its ttl is far longer than the bound, or already over.
+        // Fails if the lock is not released. No ttl ends before `BOUND`: it is longer, or already
+        // over.
         wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });

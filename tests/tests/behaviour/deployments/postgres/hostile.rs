@@ -1,6 +1,6 @@
 //! Tests with a role that may create functions and operators in `public`, as every role may by
-//! default up to PostgreSQL 14. None of its functions may run with the rights of a pool or of a
-//! person.
+//! default up to PostgreSQL 14. None of its functions may run with the rights of a pool or of
+//! another user.
 
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -131,7 +131,7 @@ fn a_trusted_search_path_is_detected() {
 }
 
 /// Fails if a function of leasehold runs another role's function because the `search_path` of the
-/// calling person finds that function.
+/// caller contains that function.
 #[tokio::test]
 async fn functions_run_no_code_of_another_role() {
     let database = Postgres::shared().migrated();
