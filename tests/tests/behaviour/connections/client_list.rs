@@ -28,8 +28,8 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("leasehold:") && name.ends_with(&end) && name.matches(':').count() == 2
 }
 
-/// Fails unless each of these servers has `count` connections of leasehold, and no other named
-/// connections.
+/// Fails unless the server of each probe has `count` connections with a name, all of them
+/// connections of leasehold.
 #[track_caller]
 fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     for probe in probes {

@@ -33,9 +33,8 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if a call waits forever for a panicked engine. Also fails if a caller trusts a lease after
-/// the end of its renewals. The engine panics on a caller's thread, while other callers wait for
-/// its mutex.
+/// Fails if a call waits forever for a panicked engine. Also fails if a lease still counts as held
+/// after the panic. The engine panics on a caller's thread, while other callers wait for its mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_panicked_engine() {
     let server = Server::start();

@@ -50,7 +50,7 @@ async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
                 // The thread initializes this variable before the runtime's thread-local variables,
-                // so the variable is destroyed after them.
+                // so the variable, with its guard, is destroyed after them.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });
@@ -122,7 +122,8 @@ async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     is_free(&pool, "another").await;
 }
 
-/// Fails if calls wait for a call that nobody polls again, or do not get their answers.
+/// Polls each call only once at first. Fails if a request is sent only at a further poll of some
+/// call, or if a call then gets no answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;

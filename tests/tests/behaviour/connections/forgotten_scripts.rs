@@ -127,8 +127,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the pool sends the source of the scripts, which is long, with its calls after a single
-/// flush. It must load the scripts again instead.
+/// Fails if, after a single flush, the calls of the pool contain the long source of their scripts
+/// (`EVAL`). The pool must load the scripts again instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();
@@ -160,8 +160,8 @@ async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // This call gets the lock if no flush comes in between. Otherwise the error must allow a
-        // retry.
+        // This call gets the lock if no flush comes between the loading of its script and the
+        // execution. Otherwise the error must allow a retry.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

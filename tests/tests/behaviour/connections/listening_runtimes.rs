@@ -94,18 +94,20 @@ fn low_priority_threads_get_locks_beside_normal_ones() {
 /// Fails if a thread of low priority waits until an idle runtime reads the answer.
 #[test]
 fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
-    /// Bound for five pairs of requests. The keeper sends requests for threads of low priority, and
-    /// checks every 20 ms for their answers. Without these checks, each pair would take more than a
-    /// second.
+    /// Bound for five pairs of an acquire and a release. The keeper sends requests for threads of
+    /// low priority, and checks every 20 ms for their answers. Without these checks, each pair
+    /// would take more than a second.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
     let pool = idle.block_on(pool(&server));
-    // After this call, the runtime `idle` should read the answers, but it is not polled again.
+    // This call makes the runtime `idle` the reader of the answers. It reads none, because it is
+    // not polled again.
     idle.block_on(pair(&pool, "first"));
     let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
-        // The keeper stops its checks when no request is in flight.
+        // The keeper stops its checks during this sleep, because no request is in flight. The next
+        // request must start them again.
         thread::sleep(Duration::from_millis(200));
         thread::scope(|scope| {
             let low = scope.spawn(|| {
@@ -145,8 +147,8 @@ fn a_call_dropped_on_another_thread_sends_no_request() {
     });
 }
 
-/// Fails if callers of one runtime wait while another runtime should read the answers and all its
-/// workers are blocked.
+/// Fails if callers of one runtime wait because the task that reads the answers is on another
+/// runtime, whose workers are all blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_blocked_runtime() {
     /// A call that takes longer counts as late. A release waits one second for its answer, so a
@@ -191,7 +193,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
                 tokio::spawn(pairs(pool, format!("a{number}"), end))
             })
             .collect();
-        // After this sleep, callers of both runtimes take locks.
+        // This sleep gives the callers of both runtimes time to take their first locks.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
         tokio::time::sleep(length).await;
@@ -300,8 +302,8 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // This bound is below one second, the longest sleep of the keeper while it has a timer. A
-        // call that nobody wakes would wait for the end of that sleep.
+        // A call that nobody wakes would wait until the keeper wakes. While the keeper has a timer,
+        // it sleeps for at most one second, so this bound is below that.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
@@ -415,7 +417,7 @@ fn connections(probe: &RedisProbe) -> u64 {
 }
 
 /// Fails if a connection counts as silent only because the runtime that reads its answers is not
-/// polled. The answer to the `PING` of an idle connection is then not read.
+/// polled, and so does not read the answer to a `PING`.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
     /// An idle connection gets a `PING` after 15 s. It counts as silent after another `io_timeout`
@@ -454,7 +456,8 @@ fn an_ended_connection_is_replaced_at_once() {
     kill.arg("KILL").arg("TYPE").arg("NORMAL");
     let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
     assert_eq!(killed, 1, "the pool's");
-    // This limit ends long before the connection's next `PING`.
+    // This limit ends long before the next `PING`, whose missing answer would also reveal the end
+    // of the connection.
     runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
         before < connections(&probe)
     }));

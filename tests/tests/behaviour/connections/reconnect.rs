@@ -51,7 +51,7 @@ async fn kill_all(probe: &RedisProbe) {
 }
 
 fn kill_clients(probe: &RedisProbe) -> u32 {
-    // A pool that listens for messages counts as a subscriber (`PUBSUB`).
+    // The connection of a pool that listens for messages has the type `PUBSUB` instead of `NORMAL`.
     let kill = |kind: &str| -> u32 {
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("TYPE").arg(kind);
@@ -75,8 +75,8 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The ttl in the first attempt of the next test. Each further attempt doubles it, until the
-/// machine is quiet enough for a valid result.
+/// The ttl in the first attempt of the next test. Each further attempt doubles it, until the delays
+/// of the machine are short enough in comparison.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Delay of the next attempt to connect while an attempt hangs: a quarter of the `io_timeout`.
@@ -125,7 +125,7 @@ async fn outage(
     let length = ttl * 2 / 5;
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let held = hold(pool, key, ttl).await;
-    // The lease starts when its request is sent, at most this long before the grant.
+    // The lease starts when its request is sent, at most this long before the call gets the lock.
     let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
@@ -137,8 +137,8 @@ async fn outage(
     tokio::time::sleep(ttl).await;
     // The lease must survive if the sum below is shorter than the ttl. The outage may begin just
     // before a renewal, and two renewals are a third of the ttl apart. A new connection and a
-    // renewal take some twenty wake-ups. Few of them are as late as the latest, so eight times its
-    // delay is added.
+    // renewal take some twenty wake-ups. On a busy machine, only few wake-ups have the longest
+    // delay. So this delay is added eight times.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {

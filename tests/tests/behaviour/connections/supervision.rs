@@ -162,7 +162,7 @@ async fn a_dead_idle_connection_is_detected_and_replaced() {
     drop(pool);
 }
 
-/// Advances the clock of this runtime, which is also the clock of its pool.
+/// Advances the clock of this runtime, which is also the clock of a pool with `on_current_runtime`.
 async fn pass_time(span: Duration) {
     tokio::time::pause();
     tokio::time::advance(span).await;
@@ -202,7 +202,8 @@ async fn forbidden_scripts_are_retried_with_pauses() {
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
-    // Calls are made for two seconds, so that repeated attempts without pauses would be counted.
+    // Calls are made for two seconds, so that attempts without pauses would exceed the limits
+    // below.
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);
@@ -216,7 +217,8 @@ async fn forbidden_scripts_are_retried_with_pauses() {
     let opened = connections(&probe);
     assert!(opened < 60, "{opened} connections in two seconds");
 
-    // Until its next attempt to connect, the pool returns the error of its last attempt.
+    // Until its next attempt to connect, the pool returns the error of its last attempt. So calls
+    // may still fail for a while.
     allow("+script|load");
     let end = Instant::now() + LONG;
     while let Err(error) = pool.lock("allowed").ttl(TTL).wait(TTL).acquire().await {

@@ -113,7 +113,8 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            // On a delayed machine the running replica may also be late.
+            // On a delayed machine the running replica may also be late. The error then reports no
+            // confirmation.
             let is_late = ACKNOWLEDGED < excuse.so_far();
             let reported = error.to_string().contains("1 replicas confirmed");
             assert!(reported || is_late, "{error}");
@@ -121,8 +122,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // If a removal certainly reaches the server after its acquire, one removal is enough. The
-        // pool must not repeat it until the end of the ttl.
+        // Here no acquire can arrive after its removal, so one removal is enough. The pool must not
+        // continue to repeat removals until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -130,7 +131,7 @@ async fn too_few_replicas_are_an_error_every_time() {
         };
         let mut is_quiet = false;
         // On a busy machine a removal may be repeated because its answer is late. Endless repeats
-        // would leave no pause without scripts.
+        // would leave no 1.5 s without a script.
         for _ in 0..4 {
             let before = scripts();
             tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -262,8 +263,8 @@ async fn mistakes_are_reported() {
 }
 
 /// Fails if a pool that connects while a replica is down treats the remaining replicas as all
-/// replicas. After a fail-over, the old master could then still grant locks that only its remaining
-/// replica confirms. These locks would be lost.
+/// replicas. If the other replica then became the master, the old master could still grant locks
+/// that only its remaining replica confirms. These locks would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_known_to_the_sentinels() {
     let _place = room::enter();
@@ -297,7 +298,8 @@ fn forgotten_absent_replicas_are_detected() {
     fails_with("ReplicasAwayForgotten", test);
 }
 
-/// Runs a load during a fail-over. In the second before the fail-over, no write reaches a replica.
+/// Takes and releases locks under load during a fail-over. In the second before the fail-over, no
+/// write reaches a replica.
 async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     let _place = room::enter();
     let mut deployment = Deployment::start();
@@ -328,8 +330,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     load.stop().await
 }
 
-/// Counts the overlaps of holders that a fail-over causes by losing locks. Fails if any other
-/// promise is broken.
+/// Counts the pairs of holders that have a lock at the same time because a fail-over has lost it.
+/// Fails if any other promise is broken.
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
@@ -351,7 +353,8 @@ async fn fail_overs_without_replicas_lose_locks() {
 /// One of the two replicas must confirm each lock. The Sentinels promote the replica with more
 /// data, so no lock is lost when the master is killed. However, the Sentinels may also replace a
 /// slow master. For a moment the old master still grants locks, which the other replica confirms.
-/// This sometimes happens on a busy machine, so one of three attempts must succeed.
+/// This sometimes happens on a busy machine, so it is enough that one of three fail-overs keeps all
+/// locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {

@@ -57,8 +57,8 @@ fn is_patient(deployment: &Deployment, url: &str) {
     }
 }
 
-/// Fails if the lock is not on the master. Also fails if the Sentinels get the credentials of the
-/// servers, or the servers those of the Sentinels.
+/// Fails if the lock is not on the master. Also fails if the Sentinels get the servers'
+/// credentials, or if the servers get the Sentinels' credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_master_named_by_the_sentinels_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
@@ -82,8 +82,8 @@ async fn the_master_named_by_the_sentinels_is_used() {
 }
 
 /// Fails if the pool stays with the killed master, if a body outlives its lease, or if fences run
-/// backwards. Overlaps are only counted: replication is asynchronous, so a lock that has not
-/// reached a replica is lost with the master.
+/// backwards. Simultaneous holders of one lock are only counted: replication is asynchronous, so a
+/// lock that has not reached a replica is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over under load");
@@ -161,7 +161,7 @@ async fn a_lost_sentinel_is_survived() {
     works(&connect(&all).await, "one dead and one hung").await;
 }
 
-/// Starts a false Sentinel. It names `names` as the port of the master, with the configuration
+/// Starts a false Sentinel. It answers that the master has the port `names` and the configuration
 /// epoch `epoch`. Returns the Sentinel's port.
 async fn liar(names: u16, epoch: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -178,7 +178,7 @@ async fn liar(names: u16, epoch: u64) -> u16 {
                 while let Ok(read) = stream.read(&mut request).await {
                     let asked = request[..read].windows(8).any(|part| part == b"SENTINEL");
                     // Before its queries, the client sends the names of its process and its
-                    // library.
+                    // library. These commands are answered with `OK`.
                     let answer = if asked {
                         answers.as_str()
                     } else {

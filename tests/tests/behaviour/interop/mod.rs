@@ -120,8 +120,8 @@ async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: 
     assert!(peer.release());
 }
 
-/// Fails if leasehold, after the end of its own lease, releases or takes the lock of the other
-/// client.
+/// Fails if leasehold releases or takes the lock that the other client got after the end of
+/// leasehold's lease.
 async fn we_leave_alone_what_became_its(
     pool: &LockPool,
     peer: &mut dyn Peer,

@@ -86,7 +86,7 @@ fn no_money_is_lost_if_processes_are_killed() {
     println!("{} moves, {kills} kills", bank.moves());
     for worker in workers.iter_mut().flatten() {
         let ended = worker.wait_end(LIMIT);
-        // A busy machine may renew such a short lease too late, so this loss is accepted.
+        // On a busy machine, such a short lease may be renewed too late. Its loss is then accepted.
         let is_lost = matches!(&ended, Event::Failed { kind, .. } if kind == "Lost");
         let is_excused = is_lost && ttl / 3 < excuse.longest();
         assert!(ended == Event::Done || is_excused, "{ended:?}");

@@ -101,8 +101,8 @@ async fn never_more_holders_than_permits_run_together(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a call with the smaller number of permits gets an error, or gets a permit while that
-/// many holders are inside. In a rolling deploy both numbers are in use.
+/// Fails if a call gets a permit while as many holders as its own number of permits are inside.
+/// Calls with a larger number, as in a rolling deploy, must not cause another error than a refusal.
 async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
@@ -111,7 +111,8 @@ async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     }
     let refused = place(&two, 3).acquire().await.expect_err("four are inside");
     assert!(refused.is_contention(), "{refused:?}");
-    // The store certainly answers within this `wait`.
+    // The store certainly answers within this `wait`, so the call must not report the store as
+    // unavailable.
     let waiting = place(&two, 3).wait(Duration::from_secs(2)).acquire();
     let late = waiting.await.expect_err("four are inside");
     assert!(matches!(late, LockError::TimedOut { .. }), "{late:?}");
@@ -143,8 +144,9 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if a call with the smaller number of permits gets its permit before enough leases have
-/// ended, or long after that. Also fails if its `retry_after` ends too early.
+/// Fails if a call with the smaller number of permits gets its permit while as many leases as this
+/// number are left. Also fails if it gets the permit much later, or if its `retry_after` ends too
+/// early.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

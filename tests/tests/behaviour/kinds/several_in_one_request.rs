@@ -90,7 +90,8 @@ async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let probe = cluster.probe_of("lock:{t}:a");
-    // On a cluster, the releases are sent in one pipeline, each as a separate script.
+    // On a cluster, the releases are sent in one pipeline, each as a separate script. So ten rounds
+    // are 10 scripts for acquires and 30 for releases.
     let keys = ["{t}:a", "{t}:b", "{t}:c"];
     expect_scripts(40, &pool, probe, &keys).await;
     let all_are_free = || keys.iter().all(|key| !probe.exists(&format!("lock:{key}")));
@@ -217,8 +218,8 @@ async fn a_repeated_request_gets_its_own_locks() {
     }
 }
 
-/// Fails if an abandoned call leaves one of its keys locked. A request in flight is undone for each
-/// of its keys.
+/// Fails if an abandoned call leaves one of its keys locked. The pool must remove each key of a
+/// request in flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
     let server = Server::start();

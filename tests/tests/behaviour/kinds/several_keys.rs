@@ -172,12 +172,12 @@ async fn no_order_of_names_deadlocks(store: &Store) {
     calls.expect("each gets its turns");
 }
 
-/// Fails if the guard does not report the end of the lease that ends first.
+/// Fails if `remaining` of a guard with two leases is not the rest of the lease that ends first.
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Time between the starts of the two leases. On a busy machine, the check is late by less than
-    // this.
+    // Time between the starts of the two leases. Even on a busy machine, the check is late by less
+    // than this, so the rests of the two leases differ clearly.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -242,8 +242,8 @@ async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    // This failure is accepted if the machine suspended threads for long, because it then also
-    // suspended the server's threads.
+    // The loss of the first key is accepted if the machine suspended threads for long. It then also
+    // suspended the server's threads, and so delayed renewals.
     assert!(
         kept || ttl / 8 < excuse.longest(),
         "the first key was let go"

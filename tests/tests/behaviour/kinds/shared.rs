@@ -260,8 +260,8 @@ async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     reader.release().await.expect("still held");
 }
 
-/// Fails if a reader's single attempt waits behind a waiting writer of the same process, and then
-/// reports the store as unavailable.
+/// Fails if a reader's single attempt waits behind a waiting writer of the same process, instead of
+/// being refused at once.
 async fn a_single_try_behind_a_writer_of_the_process_is_refused(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -398,7 +398,7 @@ async fn a_revoked_share_is_lost_and_leaves_nothing() {
     writer.release().await.expect("untouched");
     let again = request().acquire().await.expect("free");
     again.release().await.expect("still held");
-    // The owner records of the removed shared locks expire with the locks' ttl.
+    // The records of the owners of revoked shared locks stay until the ttl of these locks is over.
     wait::until("nothing else is left", LONG, || {
         probe.keys("*") == ["lock:%leasehold:fence"]
     });

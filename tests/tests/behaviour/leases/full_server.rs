@@ -13,7 +13,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(6);
 /// A sleep after which an unrenewed lease has ended.
 const OVER: Duration = Duration::from_secs(7);
-/// Less than a ttl, so a just renewed lease cannot expire in this time.
+/// Time limit for a release to take effect. It is less than a ttl, so a just renewed lease cannot
+/// expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 /// The only key that may be left on the server at the end.
@@ -71,8 +72,8 @@ async fn held_locks_on_a_full_server_are_renewed_and_released() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if a lock that must stay held (`min_hold`) is free at its release, or stays held forever.
-/// Covers every kind of lock.
+/// Fails if a lock that must stay held (`min_hold`) becomes free at its release, or stays held
+/// forever. Covers every kind of lock.
 #[tokio::test]
 async fn locks_with_at_least_stay_on_a_full_server() {
     let server = start();

@@ -127,8 +127,8 @@ fn altered(handover: &Handover, field: &str, value: Value) -> Handover {
     serde_json::from_value(map).expect("it comes from the queue, altered")
 }
 
-/// Fails if a worker can adopt a lock that no call holds exclusively. Such locks have a constant
-/// instead of a token. The forged handovers of this test contain these constants.
+/// Fails if a worker can adopt a lock that no call holds exclusively. For such a lock, the store
+/// has a constant instead of a token. The forged handovers of this test contain these constants.
 async fn a_constant_is_not_accepted_as_a_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, TTL).await.hand_over().expect("held");

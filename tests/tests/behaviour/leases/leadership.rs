@@ -32,8 +32,8 @@ on_stores!(redis sentinel cluster postgres etcd zookeeper: (
     another_leads_when_the_process_dies,
 ));
 
-// A quorum has no queue among processes, so the same leader may lead again and again. Tests of the
-// order are missing here.
+// A quorum has no queue among processes, so the same leader may lead again and again, and the tests
+// of the order are missing here.
 on_stores!(redlock: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
@@ -44,7 +44,7 @@ on_stores!(redlock: (
     another_leads_when_the_process_dies,
 ));
 
-// The locks of a process end with the process, so tests of other processes are missing here.
+// Locks in memory end with their process, so the test with a killed process is missing here.
 on_stores!(memory: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
@@ -175,7 +175,8 @@ async fn a_body_that_returns_after_the_loss_begins_again(store: &Store) {
         async move {
             begins.send(term).expect("the test reads it");
             if term < 2 {
-                // This poll of the body detects the loss before the call does.
+                // This poll of the body lasts until the loss. So the body returns after the loss,
+                // before the call can drop it.
                 let sees = move || wait::until("the loss", LONG, || lock.check().is_err());
                 tokio::task::block_in_place(sees);
             }
@@ -343,7 +344,7 @@ fn max_memory(server: &Server, bytes: u64) {
 }
 
 /// Fails if a call of `lead` ends because the server refuses its request. The engine does not
-/// repeat such a request, so the call must.
+/// repeat a refused request, so the call of `lead` must.
 #[tokio::test]
 async fn a_refusing_server_is_asked_again() {
     let options = ServerOptions::new().option("maxmemory-policy", &["noeviction"]);

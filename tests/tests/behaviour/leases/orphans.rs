@@ -50,8 +50,8 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     last
 }
 
-/// Fails if the lock of a dropped acquire is never removed, or if the removal reaches the server
-/// before the acquire.
+/// Fails if the lock of a dropped acquire is never removed, for example because the removal reaches
+/// the server before the acquire.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;
@@ -107,7 +107,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine, the removal may take longer by the delay of the machine.
+        // A removal does not count as slow if it is late by less than the delay of the machine.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }
@@ -197,7 +197,7 @@ async fn an_acquisition_with_a_lost_reply_still_succeeds() {
     let server = Server::start();
     tokio::join!(
         reply_lost(&server, After::Cut, 60, NO_OUTAGE),
-        // A silent connection is replaced after a quarter of this time.
+        // A silent connection is replaced after a quarter of this `io_timeout` of two seconds.
         reply_lost(&server, After::Silence, 12, Duration::from_secs(2)),
     );
 }
@@ -215,7 +215,8 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
         let acquired = request.wait(Duration::from_secs(20)).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
-        // On a busy machine, the pool may close its connection before the reply comes.
+        // On a busy machine, the pool may close its connection before the reply comes. The proxy
+        // then loses no reply.
         missed = number + 1 - proxy.counts().lost;
         let in_time = excuse.so_far() < io_timeout / 4;
         assert!(missed == 0 || !in_time, "{key}: its reply was lost");
@@ -248,7 +249,7 @@ async fn a_lost_reply_of_a_single_try_is_never_contention() {
     }
 }
 
-/// Fails if a removal counts as final although the acquire can still arrive after it.
+/// Fails if the pool does not repeat a removal although the acquire can still arrive after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_very_late_acquisition_is_removed() {
     let server = Server::start();
@@ -267,8 +268,8 @@ async fn a_very_late_acquisition_is_removed() {
     }
 }
 
-/// Delays a request in the network beyond the end of its connection. Before the request arrives,
-/// the caller either stops waiting, or gets the lock by a second request and releases it.
+/// Delays a request in the network until after its connection has ended. Before the request
+/// arrives, the caller either stops waiting, or gets the lock by a second request and releases it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
     // Delay of the request. It is longer than all steps that must happen before the request
     // arrives.

@@ -30,8 +30,8 @@ fn assert_close(actual: Duration, expected: Duration) {
     );
 }
 
-/// Fails if the body of a lease without a watchdog is dropped before or after its soft end, which
-/// is `ttl - (ttl/100 + 2 ms) - ttl/20`.
+/// Fails unless the body without a watchdog is dropped at the signal time `S`: after `ttl -
+/// (ttl/100 + 2 ms) - ttl/20`.
 #[tokio::test(start_paused = true)]
 async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     let pool = pool().await;
@@ -41,7 +41,8 @@ async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if a nested call does not stop waiting for another nested call at the end of its `wait`.
+/// Fails if a nested call does not stop waiting for another nested call of the same body at the end
+/// of its `wait`.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_turn_ends_with_the_budget() {
     let pool = pool().await;
@@ -118,8 +119,8 @@ async fn waiters_are_served_in_their_order() {
             assert_eq!(turn.fetch_add(1, Ordering::Relaxed), place);
             sleep(SECOND).await;
         })));
-        // The yield determines the order of arrival. On this runtime, the new task runs while this
-        // task is suspended.
+        // On this runtime, the new task runs during this yield. So the tasks request the lock in
+        // the order of their numbers.
         tokio::task::yield_now().await;
     }
     drop(guard);

@@ -127,7 +127,7 @@ async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
     }
 }
 
-/// The last poll of a body, its end, and the last deadline that the body has read.
+/// The times of a body's last poll and drop, and the last deadline that the body has read.
 #[derive(Debug, Default)]
 struct Trace {
     polled: u64,
@@ -252,7 +252,7 @@ async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
     servers.pause();
     let lost = async { first.expect("a handle").lost().await };
     wait::within("the loss", LONG, lost).await;
-    // Some requests of the waiting call get no answer in time.
+    // During this sleep, some requests of the waiting call get no answer in time.
     tokio::time::sleep(TTL * 2).await;
     assert!(!leader.is_finished(), "the call has ended");
     servers.resume();
@@ -297,8 +297,8 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_leader_leads_again_after_a_stop,
 ));
 
-// `a_lease_counts_from_before_its_request` is missing here. A node's late vote does not count, so
-// the lease may start at an attempt after the stop.
+// `a_lease_counts_from_before_its_request` is missing here. A node's late vote does not count. So
+// the call repeats its request after the stop, and the lease may start then.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,

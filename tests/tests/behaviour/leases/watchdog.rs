@@ -20,7 +20,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// Less than the ttl of six seconds, so a just renewed lease cannot expire in this time.
+/// Time limit for a release to take effect. It is less than the ttl of six seconds, so a just
+/// renewed lease cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -83,7 +84,7 @@ fn a_short_lease_is_kept_while_all_workers_are_blocked() {
     }
 }
 
-/// The times of a body's last poll and drop, and the latest end of its lease.
+/// The times of a body's last poll and drop, and the last deadline that the body has read.
 #[derive(Debug, Default)]
 struct Trace {
     polled: u64,
@@ -257,7 +258,7 @@ async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if `max_hold` is ignored, or if it ends a lease after its first ttl.
+/// Fails if `max_hold` is ignored, or if the lease already ends after its first ttl.
 #[tokio::test]
 async fn a_healthy_lease_ends_after_max_hold() {
     let server = Server::start();
@@ -335,7 +336,8 @@ async fn a_lease_counts_from_the_sending_of_its_request() {
     const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
-    // The longest remaining time. One millisecond is added because the delay is not exact.
+    // Upper bound of the time that remains when the call gets its lock. One millisecond is added
+    // because the delay is not exact.
     const MOST: Duration = Duration::from_millis(TTL - DRIFT - DELAY + 1);
     let ttl = Duration::from_millis(TTL);
     let server = Server::start();

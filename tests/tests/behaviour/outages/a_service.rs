@@ -94,7 +94,8 @@ impl Stage for Sentinels {
     }
 
     fn take_over(&mut self) {
-        // Sentinels choose no replica that was cut off for longer than ten times this silence.
+        // With this silence, Sentinels choose replicas that were cut off for up to ten times as
+        // long, here 50 s.
         self.replace_after("5000");
         let dead = self.dead.as_ref().expect("the master was killed");
         self.deployment.wait_for_fail_over(dead.announced_port());
@@ -174,7 +175,7 @@ impl Stage for Pair {
     }
 }
 
-/// The members of a cluster, and the one that led before the last fall.
+/// The members of a cluster, and the index of the member that led before the last `fall`.
 struct Members {
     all: Vec<Etcd>,
     led: usize,
@@ -237,7 +238,7 @@ impl Stage for Members {
         self.root().set_password(USER, password);
     }
 
-    /// After any change of the users, the servers refuse all earlier login tokens.
+    /// Changes a user. After any such change, the servers refuse all earlier login tokens.
     async fn cut(&self) {
         self.root().set_password("root", "root");
     }

@@ -106,7 +106,8 @@ async fn a_later_call_gets_the_result(store: &Store) {
     assert_eq!((first, second), (Ok(8), Ok(8)));
     assert!(third.is_err_and(|error| error.is_mismatch()));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    // The blocking call runs while the future of `watch_replays` is polled.
+    // `watch_replays` must also report the replay of a blocking call that runs during a poll of its
+    // future.
     let watched = watch_replays(async { orders(&pool, 7, &runs) }).await;
     assert_eq!(watched, (Ok(8), true));
 }
@@ -124,7 +125,8 @@ async fn a_wait_ends(store: &Store) {
     });
     let (ended, took) = ended.await;
     assert!(BUDGET <= took && took < HANG, "{took:?}");
-    // On a busy machine, the store may not have answered in this time.
+    // On a busy machine, the store may not answer within the `wait`. The error then reports the
+    // store as unavailable.
     let in_time = |error: &LockError| error.is_contention() || error.is_unavailable();
     assert!(ended.as_ref().is_err_and(in_time), "{ended:?}");
     guard.release().await.expect("still held");

@@ -46,7 +46,7 @@ fn main_without_a_runtime() {
     assert!(text.contains("refused: "), "{text}");
 }
 
-/// Fails if the second instance does not lead after the first.
+/// Fails unless both instances in the example `leader` lead, first instance 1 and then instance 2.
 #[test]
 fn one_leads_after_the_other() {
     let text = output("leader");

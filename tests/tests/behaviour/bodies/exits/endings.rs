@@ -25,7 +25,8 @@ async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
     pending::<()>().await;
 }
 
-/// Ends the runtime in each of three ways while a body runs on it.
+/// Ends a runtime while a body runs on it: by a drop, a shutdown in the background, or a shutdown
+/// with a time limit.
 pub(crate) fn runtime_dropped(store: &Store) {
     // The pool connects on a runtime that ends at once. The pool must outlive this runtime.
     let pool = runtime(1).block_on(wait::connected(store.pool()));

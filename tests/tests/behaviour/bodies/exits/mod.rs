@@ -35,12 +35,12 @@ const TIMES: u32 = 100;
 const THREADS: u32 = 10;
 /// Time limit for one call to end, in any `Way`. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(30);
-/// Ttl of a lock that the probe takes as another holder. It is longer than the test, so this lock
-/// must stay untouched.
+/// Ttl of a lock that the probe takes as another holder. It is longer than the test, so the pool is
+/// at fault if this lock changes or ends.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// Time limit for a key to become free after the end of its holder. The ttl does not end in this
-/// time: it is far longer, or already over.
+/// Time limit for a key to become free after its function has ended. In most ways the ttl is
+/// longer, so only a release frees the key. In the others, the lease is already over.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// The store of the locks, and a probe, which looks at the locks without the code under test.
@@ -119,9 +119,10 @@ enum Surrounding {
     ShutDown,
 }
 
-/// Ends annotated functions in one way, many times. After each run, checks that the lock is free or
-/// belongs to another holder, as `way` requires. Also checks that the body's destructors ran inside
-/// the lock if they must. Finally, checks that no lock of another holder was changed.
+/// Ends annotated functions in one way, many times. After each run, checks that the lock is free,
+/// or belongs to another holder if `way` requires that. If the lease must outlast the body, checks
+/// that the body's destructors ran inside the lock. Finally, checks that no lock of another holder
+/// was changed.
 pub(crate) fn repeat(store: &Store, way: Way) {
     let shared = Builder::new_multi_thread()
         .worker_threads(2)
@@ -177,7 +178,8 @@ fn case(store: &Store, pool: &LockPool, key: String) -> Arc<Case> {
     })
 }
 
-/// Runs the case. Returns the runtime if it must live until the checks are done.
+/// Runs the case. For `Surrounding::BlockOn`, returns the runtime, which must live until the checks
+/// are done.
 fn run(way: Way, case: &Arc<Case>, surrounding: Surrounding, shared: &Runtime) -> Option<Runtime> {
     let leaving = ways::leave(way, Arc::clone(case));
     let leaving = async move { wait::within("the way out", HANG, leaving).await };
@@ -201,7 +203,8 @@ fn expect_end(way: Way, panicked: bool) {
 
 fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<Runtime>) {
     let what = format!("{} ({surrounding:?})", case.key);
-    // On a busy machine, the call may return before the answer to its release.
+    // A call waits for the answer to its release for at most `RELEASE`. On a busy machine, it may
+    // return without this answer.
     let answered = case.began.elapsed() < RELEASE;
     if way.leaves_another_holder() {
         assert!(
@@ -215,7 +218,8 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: not free at once"
         );
     } else {
-        // Fails if the lock is not released. Its ttl is far longer than the bound, or already over.
+        // Fails if the lock is not released. No ttl ends before `BOUND`: it is longer, or already
+        // over.
         wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });

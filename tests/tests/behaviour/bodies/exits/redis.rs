@@ -46,7 +46,7 @@ fn the_process_is_killed() {
 }
 
 /// Returns a worker inside its lock, and the time at which its lease ends unless it is renewed. On
-/// a busy machine, a short lease may end before its body begins. In this case, another worker is
+/// a busy machine, the lease may end before the worker's body begins. Another worker is then
 /// started.
 fn entered(job: &Job) -> (Worker, u64) {
     for _ in 0..20 {

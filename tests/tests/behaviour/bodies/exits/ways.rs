@@ -48,8 +48,8 @@ impl Way {
         matches!(self, Self::Stolen | Self::Outlived)
     }
 
-    /// True if the key must exist while the body's destructors run. `None` if the body may not have
-    /// begun.
+    /// True if the key must exist while the body's destructors run. False if nothing requires that.
+    /// `None` if the body may not have begun, and so may have no destructors to run.
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
@@ -133,8 +133,8 @@ async fn question_mark(case: Arc<Case>) -> Result<u32, Failure> {
     pending().await
 }
 
-/// The witness is an argument of the function. So its destructor runs with the arguments instead of
-/// the body's variables.
+/// The witness is an argument of the function. So it is dropped with the arguments instead of the
+/// body's variables, and this must also happen inside the lock.
 #[distributed_lock(key = "<case.key>", ttl = "20s", pool = case.pool)]
 async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockError> {
     let _ = &witness;

@@ -101,8 +101,8 @@ async fn a_downgraded_lock_stays_as_a_share(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if a permit is returned before `min_hold` has passed. Also fails if a refused call gets a
-/// later `retry_after` than that.
+/// Fails if a permit is returned before `min_hold` has passed. Also fails if the `retry_after` of a
+/// refused call is longer than `min_hold`.
 async fn a_permit_stays_in_use(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let permit = |pool: &LockPool| request(pool, "k").permits(1);
@@ -123,7 +123,7 @@ async fn a_permit_stays_in_use(store: &Store) {
     assert!(after < HANG, "in after {after:?}");
 }
 
-/// Fails if more calls begin within `min_hold` than the number of permits.
+/// Fails if more calls than there are permits begin within one `min_hold`.
 async fn at_least_limits_the_rate_of_permits(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let mut calls = JoinSet::new();

@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(20);
 /// The `min_hold` of these tests. It is longer than an empty body takes.
 const MIN_HOLD: Duration = Duration::from_millis(800);
 /// Minimum time from a grant until a later call can get the lock. It is shorter than `MIN_HOLD`,
-/// because the store starts `min_hold` a moment before the grant.
+/// because the store begins to count `min_hold` before its answer reaches the call.
 const NEARLY: Duration = Duration::from_millis(600);
 /// Time limit for one call. A call takes longer only if it hangs.
 const HANG: Duration = Duration::from_secs(10);

@@ -38,8 +38,8 @@ async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let (start, excuse) = (Instant::now(), Excuse::begin());
     let guard = taken(&pool, "k").await;
     let release = async {
-        // Before the release, both calls must have been refused once. They then sleep until a time
-        // far after `min_hold`.
+        // During this sleep, both waiting calls are refused for the first time. The lock still has
+        // its ttl, so they plan to sleep far beyond `min_hold`.
         sleep(MIN_HOLD / 4).await;
         guard.release().await
     };
@@ -48,7 +48,7 @@ async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let (first, second) = (here.min(there) - start, here.max(there) - start);
     assert!(MIN_HOLD <= first, "in after {first:?}");
     // A call that does not repeat its request at the end of `min_hold` would wait for the rest of
-    // the ttl. A busy machine adds far less.
+    // the ttl. That is far longer than this bound.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }

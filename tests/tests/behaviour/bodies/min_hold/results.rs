@@ -32,7 +32,8 @@ on_every_store_of_leases! {
     an_impossible_at_least_is_refused,
 }
 
-// etcd does not report the end of a lock, so tests of `retry_after` are missing here.
+// A refusal by etcd does not contain the time until the lock ends. So the tests of `retry_after`
+// are missing here.
 on_etcd! {
     a_longer_body_is_released_as_usual,
     the_later_of_cooldown_and_min_hold_counts,
@@ -114,7 +115,7 @@ async fn the_lock_stays_after_any_result(store: &Store) {
 }
 
 /// Fails if a call of this process or of another process gets the lock before `min_hold` has
-/// passed. On a busy machine, it may have passed already.
+/// passed. Checks nothing if `min_hold` is already over, as may happen on a busy machine.
 async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
     for pool in [pool, other] {
         let again = job(pool, Ending::Succeeds, &Notify::new()).await;
@@ -186,7 +187,8 @@ async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
 /// Fails if the end of the lease also ends `min_hold`.
 async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     let pool = store.pool().await;
-    // With this ttl even a busy machine renews the lease, so only `max_hold` ends the call.
+    // The ttl is long enough for renewals in time, even on a busy machine. So only `max_hold` ends
+    // the call.
     let (ttl, min_hold) = (Duration::from_secs(6), Duration::from_secs(8));
     let start = Instant::now();
     let request = pool.lock("k").ttl(ttl).watchdog().max_hold(ttl);
@@ -283,8 +285,8 @@ fn a_lock_freed_too_early_is_detected() {
     );
 }
 
-/// Fails if a timer of this process counts the remaining time. The lock must stay held even after
-/// the process has ended.
+/// Fails if a timer of this process, instead of the server, ends `min_hold`. The lock must stay
+/// held even after the process has ended.
 #[tokio::test]
 async fn the_server_counts_the_remaining_time() {
     let server = Server::start();

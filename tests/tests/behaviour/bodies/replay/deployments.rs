@@ -20,7 +20,8 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if a result does not expire or is not in the documented key, or if other keys are left.
+/// Fails if a result does not expire or is not in its documented key. Also fails if any key except
+/// the result and the fence counter is left.
 #[tokio::test]
 async fn a_result_is_one_expiring_key() {
     let server = Server::start();

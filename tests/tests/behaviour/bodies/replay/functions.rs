@@ -116,8 +116,8 @@ async fn forget_removes_the_results_of_all_functions(store: &Store) {
     }
 }
 
-/// Fails if the result of one function expires too early or too late, together with the result of
-/// another function.
+/// Fails if the results of two functions expire together although they are kept for different
+/// times.
 async fn results_of_different_functions_expire_separately(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();

@@ -1,4 +1,5 @@
-//! Kept results: the second click gets the result of the first click.
+//! Tests of kept results (`replay`). The calls stand for clicks on "buy": the second click gets the
+//! result of the first click.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ enum End {
     Hangs,
 }
 
-/// Counts the bodies, and exchanges signals with them.
+/// Counts the bodies, notifies the test when a body begins, and can hold the bodies until the test
+/// lets them continue.
 #[derive(Debug, Default)]
 struct Shop {
     bodies: AtomicU32,

@@ -101,8 +101,8 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     let shop = Shop::new();
     let short = Duration::from_millis(300);
     let request = || pool.lock("order").ttl(short).wait(HANG);
-    // The last poll of the body blocks its thread beyond the end of the lease, so the body is not
-    // dropped.
+    // The body blocks its thread beyond the end of the lease in its last poll. So it returns its
+    // result before it can be dropped.
     let body = async || {
         let paid = shop.order(End::Paid).await;
         std::thread::sleep(3 * short);
@@ -125,12 +125,12 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds. Only some rounds test anything, because the process can pass the lock to the
-/// second call only if a fence is reserved.
+/// Number of rounds. A round tests something only if the store has reserved a fence for the second
+/// call. Without it, the process cannot pass the lock to that call.
 const ROUNDS: u32 = 20;
 
-/// Fails if a kept result prevents a call without `replay` from running. Also fails if this call
-/// passes its lock to a `replay` call of the process.
+/// Fails if a kept result prevents a call without `replay` from running. Also fails if the lock
+/// then passes to a `replay` call of the process, which must get the kept result instead.
 async fn calls_without_replay_ignore_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -138,8 +138,9 @@ async fn calls_without_replay_ignore_the_result(store: &Store) {
     let request = |pool: &LockPool| pool.lock("order").ttl(TTL).wait(HANG);
     for _ in 0..ROUNDS {
         let holder = request(&other).acquire().await.expect("free");
-        // Both calls wait, so that the store reserves a fence for the second call. If the request
-        // of the second call arrives too late, no fence is reserved, and the round tests nothing.
+        // Both calls wait before the release, so that the store reserves a fence for the second
+        // call when it grants the lock to the first. If the request of the second call arrives too
+        // late, no fence is reserved, and the round tests nothing.
         let plain = wait::started(request(&pool).acquire()).await;
         let waiting = wait::started(patient_click(&pool, &shop)).await;
         holder.release().await.expect("still held");

@@ -76,7 +76,8 @@ async fn a_different_waiting_request_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if a forgotten result is returned, or if `forget` returns the wrong value.
+/// Fails if a forgotten result is returned, or if `forget` does not return true exactly if there
+/// was a result.
 async fn forget_removes_a_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -105,7 +106,7 @@ async fn a_result_expires(store: &Store) {
     tokio::time::sleep(short).await;
     let later = order(DAY).await.expect("free").expect("paid");
     assert_eq!((first.number, later.number), (1, shop.bodies()));
-    // On a slow machine, the result may expire before the second call.
+    // On a slow machine, the result may expire before the second call, whose body then runs.
     assert!(soon.number <= later.number && later.number > 1);
 }
 

@@ -45,7 +45,8 @@ fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(bodies, 2, "{first:?} is kept");
 }
 
-/// Fails if a kept number changes, or if a number is not kept because it would change.
+/// Fails if a kept number is read back inexactly. Also fails if a number is not kept because the
+/// pool cannot read it back exactly.
 #[tokio::test]
 async fn a_double_is_returned_exactly() {
     let pool = LockPool::connect("memory://").await.expect("here");

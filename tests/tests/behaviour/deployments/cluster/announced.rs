@@ -5,9 +5,9 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// Fails if the pool does not reach nodes announced as `?` or as null, or if a redirect to such a
-/// node ends a call. Also fails if `check` does not warn of nodes announced as `?` or null, or
-/// warns without them.
+/// Fails if the pool does not reach nodes that the cluster announces as `?` or null. Also fails if
+/// a redirect to such a node ends a call. Also fails if `check` does not warn of such nodes, or
+/// warns when there are none.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_a_host_are_reached_and_reported() {
     let cluster = Setup::new().start();

@@ -44,7 +44,7 @@ async fn a_cluster_fail_over_is_followed_under_load() {
     let killed = Instant::now();
     cluster.wait_until_it_serves_without(dead);
     // Waits until the end of the leases from before the fail-over. Until then a pool may pass a
-    // lock from call to call without the master.
+    // lock from call to call without the master, so new sections would prove nothing.
     tokio::time::sleep_until(killed + Load::TTL).await;
     let (before, serves, excuse) = (load.sections(), Instant::now(), Excuse::begin());
     wait::until_async("sections after", LONG, || load.sections() > before + 20).await;
@@ -78,8 +78,8 @@ async fn each_call_waits_for_the_replicas_of_its_master() {
     }
     cluster.kill(MASTERS);
     let mut refused = 0;
-    // All calls run concurrently, because each refusal takes as long as the time limit for an
-    // answer.
+    // All calls run concurrently, because each refused call waits for the missing confirmation
+    // until its time limit.
     let asked = keys.iter().zip([&pool, &all].into_iter().cycle());
     let asked = asked.map(|(key, pool)| pool.lock(key).ttl(LONG).acquire());
     for (key, result) in keys.iter().zip(join_all(asked).await) {

@@ -54,8 +54,7 @@ async fn keys_with_braces_stay_in_one_slot() {
     }
 }
 
-/// Fails if the key on the server differs from the key that other clients with the same convention
-/// use.
+/// Fails if the key on the server differs from the key that other clients use with `SET NX PX`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_key_matches_other_clients() {
     let pool = connect(&SHARED.url()).await;
@@ -103,8 +102,8 @@ async fn locks_leave_only_fence_counters_behind() {
     assert!(gone.is_some(), "{:?}", left());
 }
 
-/// Fails if a call with several keys requires them to be in one slot, or takes their locks in
-/// another order than on one server.
+/// Fails if a call with several keys requires them to be in one slot. Also fails if it does not
+/// take or does not release one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_keys_may_be_in_several_slots() {
     let pool = connect(&SHARED.url()).await;

@@ -13,12 +13,12 @@ use super::redirects::hide_the_map;
 
 const TTL: Duration = Duration::from_secs(12);
 
-/// Interval between renewals. After it, less than 300 ms of the lease remain (see `MARGIN`). A
-/// failed renewal is repeated after at least 300 ms, so it loses the lease.
+/// Interval between renewals. After it, only `MARGIN` of the lease is left. A failed renewal is
+/// repeated after at least 300 ms, which is too late for the lease.
 const INTERVAL: Duration = Duration::from_secs(11);
 
-/// Time from a renewal after `INTERVAL` until the engine reports the lease as lost. It is the last
-/// second of the ttl of 12 s, minus 600 ms (a twentieth) and 122 ms for the drift of the clocks.
+/// Time left for a renewal after `INTERVAL`, until the engine reports the lease as lost. It is the
+/// last second of the ttl of 12 s, minus 600 ms (ttl/20) and 122 ms for the drift of the clocks.
 const MARGIN: Duration = Duration::from_millis(278);
 
 /// Key in a slot that is moving to the spare node. The spare node had no slots, so the pool has no
@@ -55,10 +55,10 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Renews the leases of one slot in one request after some of its keys have moved. The node refuses
-/// this request. Fails if the pool does not then repeat the renewals one by one, or does not follow
-/// `MOVED` at once. Also fails if a request for a node that is new to the pool is not kept until
-/// the pool has connected to this node.
+/// The pool renews the leases of a slot in one request, which the node refuses because some of the
+/// keys have moved. Fails if the pool does not then repeat the renewals one by one, or does not
+/// follow `MOVED` at once. Also fails if a request for a node that is new to the pool is not kept
+/// until the pool has connected to this node.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_renewals_reach_moved_locks() {
     for _ in 0..6 {

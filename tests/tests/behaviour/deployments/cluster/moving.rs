@@ -21,7 +21,7 @@ fn counter_of(cluster: &Cluster, slot: usize) -> String {
     counters.next().expect("a lock was taken there")
 }
 
-/// Waits until the leases have been renewed for more than a whole ttl.
+/// Waits for longer than a ttl. Fails if one of the leases is lost meanwhile.
 async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     let end = Instant::now() + SHORT * 9 / 8;
     while Instant::now() < end {
@@ -53,7 +53,7 @@ async fn leases_are_renewed_while_their_slot_moves() {
         .await
         .expect("held");
     // The counter is set far ahead of the servers' clocks. A new counter would start at the clock,
-    // so fences grow only if this counter is found.
+    // so the fence grows after the move only if the new node has this counter.
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
     probe.overwrite(&counter, "4000000000000000", LONG * 2);

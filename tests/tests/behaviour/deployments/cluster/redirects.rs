@@ -9,8 +9,8 @@ use redis::cmd;
 use super::{connect, take};
 
 /// A ttl so short that an unrenewed lease is lost soon. A renewal waits for its answer for a tenth
-/// of the ttl, here a second. With a shorter ttl, a renewal on a busy machine would be repeated and
-/// redirected twice.
+/// of the ttl, here a second. With a shorter ttl, a renewal on a busy machine would be repeated,
+/// and its two redirects would both be counted.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Forbids clients to read the slot map of any node. Otherwise the pool would find the new node of

@@ -21,7 +21,8 @@ fn keys() -> Vec<String> {
     (0..SLOTS * KEYS).map(key).collect()
 }
 
-/// Gives some locks to another client: in each slot, the locks at these indices.
+/// Gives some locks to another client: in each slot, those at the indices `places` among the keys
+/// of the slot.
 fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     for (number, key) in keys.iter().enumerate() {
         let wire = format!("lock:{key}");
@@ -31,7 +32,8 @@ fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     }
 }
 
-/// Waits for longer than a ttl. Fails unless exactly the locks at these indices are lost by then.
+/// Waits for longer than a ttl. Fails unless exactly the locks at `places` (see `steal`) are lost
+/// by then.
 async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     let end = Instant::now() + TTL + Duration::from_secs(1);
     while Instant::now() < end {
@@ -48,7 +50,7 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
 }
 
 /// Fails if the answers for the keys of one or several slots are assigned to the wrong requests.
-/// Tests this without a move first, and then during a move of the slots, after some keys have
+/// Tests this before any slot moves, and again while the slots move and some of their keys have
 /// moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_answers_are_matched_to_their_leases() {
@@ -71,7 +73,7 @@ async fn renewal_answers_are_matched_to_their_leases() {
             cluster.move_key(&format!("lock:{key}"), to);
         }
     }
-    // The locks at index 3 have not moved yet.
+    // In each slot, the keys at the indices 0 to 2 have moved. The key at index 3 has not.
     steal(&cluster, &keys, &[3]);
     judge("on the way", &held, &[1, 3]).await;
 }

@@ -12,8 +12,8 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// Time within which the server executes an acquire, unless the pool must first wait for the answer
-/// to another request.
+/// Time within which the server executes an acquire. If it takes longer, the pool waits for the
+/// lost answer to another request, and has not sent the acquire.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
 /// Number of attempts to lose the answer to an acquire. A pool sometimes seals its session first:

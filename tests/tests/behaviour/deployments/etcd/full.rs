@@ -16,13 +16,13 @@ const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
 /// Options with which a leader without its follower stays the leader for 10 s. When the follower is
-/// back, the leader commits the requests that have waited for it.
+/// back, the leader commits the requests that it could not commit alone.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
 /// Fails if an abandoned acquire leaves nodes behind that the server created although it refused
-/// the request. For a while nothing is committed, so two large writes and the acquire all pass the
-/// check of the size limit. Then they are executed in this order, and the database is full before
-/// the acquire.
+/// the request. While the follower is stopped, nothing is committed, so two large writes and the
+/// acquire all pass the check of the size limit. When they are executed in this order, the database
+/// is full before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
     let cluster = Etcd::cluster_with(

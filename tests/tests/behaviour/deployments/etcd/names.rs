@@ -10,8 +10,9 @@ use crate::deployments::session_servers::{connect, take};
 
 const TIMES: usize = 100;
 
-/// Fails if a lock becomes more expensive the more often it is taken. The server keeps every key
-/// name ever used until it compacts its history, and scans the whole directory for each lock.
+/// Fails if a lock becomes more expensive the more often it is taken. For each request, the server
+/// scans all key names of the lock's directory. Until it compacts its history, these are all names
+/// ever used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_leaves_few_names_behind() {
     let server = Etcd::shared();
@@ -33,8 +34,8 @@ async fn a_lock_leaves_few_names_behind() {
     }
     println!("{} names", names.len());
     // Each process uses one name for the node with which it holds the lock, and one name for its
-    // node in the queue. A name cannot be reused while an answer about it is missing, so a few more
-    // names may be used.
+    // node in the queue. A name cannot be reused before the answer to the last request with it has
+    // come, so a few more names may be used.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 
@@ -60,7 +61,8 @@ async fn a_wait_leaves_no_watch_behind() {
         });
         futures_util::future::join_all(takes).await;
     }
-    // The session of each pool keeps one watch. The waits may have left only a few more.
+    // The sessions of the two pools keep one watch each. The finished waits may have left only a
+    // few more.
     let left = server.gateway().watches();
     println!("{left} watches");
     assert!(left < 25, "{left} watches are left");

@@ -20,8 +20,8 @@ use crate::deployments::session_servers::{
     LONG, connect, connect_patiently, on_one_thread, take, works,
 };
 
-/// A ttl whose locks share a session of 607 s, about 1 % longer. Heartbeats extend that session
-/// every 200 s.
+/// The ttl of locks whose shared session lasts for 607 s, about 1 % longer than the ttl. A
+/// heartbeat extends that session every 200 s.
 const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
@@ -94,13 +94,13 @@ fn a_session_shorter_than_its_lease_is_detected() {
     fails_with("SessionUnconfirmed", test);
 }
 
-/// Fails if a heartbeat answered by a replaced leader confirms the session. For the new leader, the
-/// session's time began with its own election.
+/// Fails if a heartbeat answered by a replaced leader confirms the session. The new leader counts
+/// the session's time from its election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // The session lasts for 21 s. So a lease of this ttl needs no new heartbeat if the last regular
-    // heartbeat was at most a few seconds ago.
+    // The session lasts for 21 s. So a lease of this ttl needs a heartbeat answered at most a few
+    // seconds ago. The answer of the old leader must not count as this heartbeat.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -109,7 +109,8 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // The new leader has counted 7 s of the lease before the old leader answers the heartbeat.
+        // The new leader has counted 7 s of the session before the old leader answers the
+        // heartbeat.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
@@ -140,8 +141,8 @@ fn a_wrongly_accepted_heartbeat_is_detected() {
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
-    // Nothing from the other members may reach the old leader. Messages that they have already sent
-    // are still in its sockets, but it can read no others.
+    // After these cuts, nothing new from the other members reaches the old leader. It can only read
+    // the messages that are already in its sockets.
     for (at, server) in cluster.iter().enumerate() {
         if at != old {
             server.network().cut();

@@ -14,7 +14,7 @@ const ROUNDS: u32 = 80;
 const KEYS: u64 = 8;
 const REQUESTS: u64 = 12;
 
-/// The verbs of the SQL functions `take` and `give`.
+/// Kinds of requests (verbs) that the SQL functions `take` and `give` execute.
 const TAKES: [&str; 4] = ["acquire", "join", "renew", "stay"];
 const GIVES: [&str; 3] = ["release", "part", "leave"];
 
@@ -115,7 +115,8 @@ impl<'a> Copy<'a> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Creates the rows. Returns the keys whose rows the caller must lock with an open transaction.
+    /// Creates rows of these kinds, which are indices of `ROWS`. Returns the keys that the caller
+    /// must pin: an open transaction must lock their rows.
     async fn make(&self, kinds: &[usize]) -> Vec<String> {
         let (mut sql, mut pinned) = (String::new(), Vec::new());
         for (number, kind) in (0..).zip(kinds) {
@@ -234,8 +235,9 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Time limit for the requests of one story. The store reserves a free lock for a waiting process
-/// for one second. In a slower story that second could end between two requests.
+/// Time limit for the requests of one story (a sequence of requests). The store reserves a free
+/// lock for a waiting process for one second. In a slower story that second could end between two
+/// requests, and change their results.
 const QUICK: Duration = Duration::from_millis(800);
 
 /// Outcome of a story: the result of each request, and the tables afterwards.
@@ -349,7 +351,7 @@ async fn a_batch_has_the_same_results_as_single_requests() {
     let mut application = database.client().await;
     let mut stories = every_request();
     stories.extend((0..ROUNDS).map(|_| by_chance(&mut random)));
-    // Each story has several attempts, because a busy machine is rarely fast enough.
+    // Each story is repeated until the machine is fast enough for a comparison.
     let (mut tries, until) = (0, Instant::now() + LONG * 5);
     for story in &stories {
         while !is_the_same_both_ways(&client, &mut application, tries, story).await {
@@ -407,9 +409,9 @@ async fn a_batch_reads_only_the_rows_of_its_keys() {
     let copy = Copy::of(&client, "few:");
     copy.take(&acquires).await;
     copy.give(&releases).await;
-    // The rows are inserted over another connection, because a connection makes new plans after its
-    // own inserts. The rows sort before the requested keys, so that a scan of the index reads them
-    // before it ends at the last requested key.
+    // The rows are inserted over another connection, because `client` would make new plans after
+    // inserts of its session. The rows sort before the requested keys, so that a scan of the index
+    // reads them before it ends at the last requested key.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;

@@ -34,7 +34,7 @@ pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
 }
 
 /// Keeps revoked locks, exclusive or shared, locked for a minute, so that a late check still finds
-/// them. Without this change they stay locked for at most 3 seconds if their holder is notified.
+/// them. Normally a revoked lock whose holder is notified stays locked for at most 3 seconds.
 pub(super) fn prolong(probe: &PostgresProbe) {
     for (table, revoked) in [
         ("shares", "revoked"),
@@ -67,8 +67,8 @@ async fn a_lost_session_ends_no_lease() {
     take(&other, "held").await.release().await.expect("held");
 }
 
-/// Fails if a free lock stays reserved for a waiting process without a session, and other processes
-/// must wait for it.
+/// Fails if other processes must wait because a free lock is reserved for a waiting process without
+/// a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_session_is_skipped_at_once() {
     let (database, other) = fresh().await;
@@ -115,8 +115,8 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let next = operator.lock("cut").ttl(TTL).acquire().await;
     let next = next.expect("free at once");
     proxy.pass();
-    // The holder connects again, and detects the loss. The downgrade is repeated until it gets an
-    // answer.
+    // The holder's pool connects again, repeats the downgrade until it gets an answer, and so
+    // detects the loss.
     cut.downgrade().await.expect_err("it was taken away");
     let error = cut.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");

@@ -26,7 +26,7 @@ async fn waiting(client: &Client) -> i64 {
 /// from before the wait.
 #[tokio::test]
 async fn a_renewal_delayed_beyond_the_lease_is_refused() {
-    /// The ttl is long enough that a renewal begins within it, even on a busy machine.
+    /// Time until the lease ends. It is long enough for a renewal to begin, even on a busy machine.
     const SHORT: Duration = Duration::from_secs(10);
     let (database, pool) = fresh().await;
     let guard = take(&pool, "waited").await;

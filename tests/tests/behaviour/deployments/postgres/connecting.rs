@@ -81,7 +81,8 @@ async fn migrating_a_silent_server_times_out() {
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
     let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
-    // A migration may take 30 s. The connection must time out earlier, so this limit is shorter.
+    // This limit is below the 30 s that a migration may take, because the connection must time out
+    // before a migration begins.
     let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
     assert_eq!(
         code(&connected.map(drop).expect_err("it is silent")),

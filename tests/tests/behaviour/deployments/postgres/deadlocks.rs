@@ -99,7 +99,8 @@ const TAKE: &str = "SELECT count(*) FROM leasehold.take(gen_random_uuid(),
     array_fill(1, ARRAY[cardinality($1)]), array_fill(0, ARRAY[cardinality($1)]),
     array_fill(true, ARRAY[cardinality($1)]), array_fill('batch'::text, ARRAY[cardinality($1)]))";
 
-/// Fails if a batch locks the rows in the order of its requests.
+/// Fails if a batch locks the rows in the order of its requests. Two batches with different orders
+/// could then deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_in_any_order_do_not_deadlock() {
     const CLIENTS: u32 = 4;

@@ -1,5 +1,5 @@
 //! Tests of transactions that outlive the call whose lock they have verified. Such a transaction
-//! either commits before the next call of the same process reads, or does not commit.
+//! either commits before the next call of the same process reads the data, or does not commit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::{LONG, connect, take};
 
-/// Time in which the next call would end if the open transaction did not block it.
+/// Sleep during which the next call would end if the open transaction did not block it.
 const LOOK: Duration = Duration::from_secs(1);
 
 const LEVELS: [IsolationLevel; 3] = [
@@ -80,7 +80,7 @@ async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if two transactions have read the same number, or if one of their two numbers is missing.
+/// Fails unless both transactions have written a number, and the two numbers differ.
 async fn none_is_lost(client: &Client, level: IsolationLevel) {
     let read = "SELECT count(*), count(DISTINCT number) FROM numbers";
     let row = client.query_one(read, &[]).await.expect("a count");
@@ -114,7 +114,8 @@ async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits while a transaction that a finished call has prepared is still open.
+/// Fails if a call commits while a transaction is still open that a finished call has prepared for
+/// a commit in two phases.
 #[tokio::test]
 async fn a_prepared_transaction_blocks_the_next_commit() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];

@@ -23,7 +23,7 @@ const TASKS: u32 = 4;
 const KEYS: u64 = 2;
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// The call of `leasehold.verify` in a transaction, if any.
+/// Number of calls of `leasehold.verify` in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verify {
     Never,
@@ -134,8 +134,8 @@ impl Task {
         }
     }
 
-    /// True if the load must continue. On a busy machine, it may take longer until each counted
-    /// event has happened.
+    /// True if the load must continue. With `verify`, it continues after `until`, for at most
+    /// `LONG`, while a counted event has not yet happened.
     fn goes_on(&self, until: Instant) -> bool {
         let now = Instant::now();
         let is_short = || self.verify == Verify::Once && !self.counts.all_happened();

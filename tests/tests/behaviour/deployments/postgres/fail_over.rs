@@ -204,7 +204,7 @@ const KEYS: u64 = 16;
 /// The ttl of the load's locks. It is longer than the fail-over, so that holders of lost locks
 /// still run while new holders run.
 const LEASE: Duration = Duration::from_secs(6);
-/// Longest wait of a body between its read and its write.
+/// Longest pause of a body between its read of a counter and its write.
 const SECTION: Duration = Duration::from_secs(4);
 /// Duration before the kill of the primary in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(1_200);
@@ -219,14 +219,15 @@ struct Found {
     after: i64,
     /// Commits that read the same value as another commit.
     overlaps: i64,
-    /// Number of commits minus the sum of the values. Negative if a commit has read a value that
-    /// the new primary never had.
+    /// Number of lost updates: the commits minus the sum of the counters. Negative if a commit has
+    /// read a value that the new primary never had.
     lost: i64,
     /// Number of bodies that began while another body had a lease on the same key.
     together: usize,
 }
 
-/// Runs sections for each key. A section reads a value, waits, and writes the value plus one.
+/// Runs sections with random keys during a fail-over. A section reads the counter of its key,
+/// waits, and writes the counter plus one.
 async fn load(replication: Replication, verifies: bool) -> Found {
     let _room = room::enter();
     let mut random = Random::seeded("fail-over");
@@ -371,8 +372,8 @@ impl Task {
         }
     }
 
-    /// Runs one section. If the section fails, `client` is `None`, and only the table shows if the
-    /// write was committed.
+    /// Runs one section. If a read or a write fails, `client` becomes `None`, so that the next use
+    /// opens a new connection.
     async fn section(
         &self,
         client: &mut Option<Client>,
@@ -409,8 +410,8 @@ impl Task {
         client.as_mut()
     }
 
-    /// Returns true if the transaction has ended with any result. Returns false if it can be
-    /// repeated.
+    /// Returns true if `verify` has refused the lock, or if a commit was sent. Returns false if the
+    /// write can be repeated.
     async fn write(
         &self,
         client: &mut Option<Client>,
@@ -440,8 +441,8 @@ impl Task {
         if noted.is_err() {
             return false;
         }
-        // A commit without an answer may have succeeded. It is not repeated, because the number
-        // could then be added twice.
+        // A commit without an answer may have succeeded, as only the table shows. It is not
+        // repeated, because the number could then be added twice.
         let _ = transaction.commit().await;
         true
     }

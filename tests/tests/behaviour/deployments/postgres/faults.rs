@@ -110,7 +110,8 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_stops() {
     let server = Postgres::start();
-    // The pool has a long timeout, because each holder makes only one attempt to get its lock.
+    // The pool has a long timeout, because each holder requests its lock only once, and a late
+    // answer must not fail this request.
     let pool = LockPool::builder().url(server.migrated().url());
     let pool = wait::connected(pool.io_timeout(Duration::from_secs(3))).await;
     for round in 0..3 {
@@ -139,8 +140,8 @@ async fn leases_survive_only_short_stops() {
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // The timeout is long. After a late answer to a removal of idle rows (a sweep), the pool
-    // repeats the removal only much later.
+    // The timeout is long, so that no answer to a removal of idle rows (a sweep) is late. The pool
+    // would repeat the removal only much later.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;

@@ -33,7 +33,7 @@ async fn requests_share_calls_while_the_server_is_slow() {
     server.resume();
     callers.join_all().await;
     drop(pool);
-    // This query runs in another database, so that it is not counted. The server's count certainly
+    // `ask` uses another database, so its queries are not counted. The server's count certainly
     // includes the transactions of a session only after the session has ended.
     let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'";
     let ended = || server.ask(left) == "0";
@@ -59,8 +59,8 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     let database = Postgres::shared().migrated();
     let proxy = Proxy::start_postgres(database.address());
     let pool = LockPool::builder().url(database.url_over(proxy.address()));
-    // The time limit for the answer to an acquire is a quarter of this timeout. So the acquires do
-    // not time out before the lease of the other lock would end.
+    // The time limit for the answer to an acquire is a quarter of this timeout. So the acquires
+    // still wait for their answers when the lease of `kept` would end without a renewal.
     let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
     let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
     let kept = kept.expect("it is free");

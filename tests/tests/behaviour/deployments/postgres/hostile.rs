@@ -1,6 +1,6 @@
 //! Tests with a role that may create functions and operators in `public`, as every role may by
-//! default up to PostgreSQL 14. None of its functions may run with the rights of a pool or of a
-//! person.
+//! default up to PostgreSQL 14. None of its functions may run with the rights of a pool or of
+//! another user.
 
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -44,8 +44,8 @@ async fn safe_client(database: &Database) -> Client {
     client
 }
 
-/// Creates the hostile functions and operators as a role with few rights. Sessions that begin later
-/// would find them before the system's functions.
+/// Creates the hostile functions and operators as a role with few rights. In sessions that begin
+/// later, the `search_path` contains them before the system's functions.
 async fn plant(database: &Database) {
     let client = safe_client(database).await;
     let name = "SELECT current_database()::text";
@@ -131,7 +131,7 @@ fn a_trusted_search_path_is_detected() {
 }
 
 /// Fails if a function of leasehold runs another role's function because the `search_path` of the
-/// calling person finds that function.
+/// caller contains that function.
 #[tokio::test]
 async fn functions_run_no_code_of_another_role() {
     let database = Postgres::shared().migrated();

@@ -28,13 +28,13 @@ const KEYS: u64 = 2;
 /// Duration of a phase in which random sessions are ended. There is a phase before each kill of a
 /// server and one after the fail-over.
 const ROUND: Duration = Duration::from_millis(2_500);
-/// Longest pause between the ends of two sessions.
+/// Longest pause before a session is ended, and before a killed primary starts again.
 const PAUSE: Duration = Duration::from_millis(150);
 /// Duration before the fail-over in which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(400);
 /// Number of kills and restarts of the primary.
 const RESTARTS: u32 = 2;
-/// One client in this many is dropped in the middle of its transaction.
+/// On average, one of this many transactions loses its client, which is dropped in the middle.
 const MORTAL: u64 = 12;
 
 /// Ends a random session of the tests' databases. The session belongs to a pool or to an
@@ -235,11 +235,12 @@ impl Task {
         connected
     }
 
-    /// Returns true if the client can be used again.
+    /// Runs a transaction, or a part of it if the client must be dropped. Returns true if the
+    /// client can be used again.
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // A client that is not dropped lives until the end of the load.
+        // A client that must not be dropped has no time limit.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);
@@ -257,7 +258,8 @@ impl Task {
                 self.counts
                     .refused
                     .fetch_add(u64::from(refused), Ordering::Relaxed);
-                // A commit without an answer may have succeeded. Only the table shows the result.
+                // After a refusal, the client still works. After another error, a commit may have
+                // succeeded without an answer, as only the table shows.
                 refused
             }
         }
@@ -275,7 +277,7 @@ impl Task {
             0 if self.verifies => IsolationLevel::RepeatableRead,
             1 if self.verifies => IsolationLevel::Serializable,
             // Without `verify`, only this level is used. At higher levels the database itself
-            // refuses lost updates.
+            // refuses lost updates, so the test could detect none.
             _ => IsolationLevel::ReadCommitted,
         };
         let builder = client.build_transaction().isolation_level(isolation);

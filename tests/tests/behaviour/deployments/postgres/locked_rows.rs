@@ -17,8 +17,8 @@ const KEYS: u32 = 20;
 async fn locked_rows_cost_no_other_lease() {
     let database = Postgres::shared().migrated();
     let pool = connect(&database).await;
-    // Every second row is locked, so that renewals of locked and free rows are sent together. A
-    // call that waits for all locked rows, one after the other, takes longer than a lease lasts.
+    // Every second row is locked, so that renewals of locked and free rows are sent together. An
+    // SQL call that waited for each locked row in turn would take longer than a lease lasts.
     let (mut held, mut kept) = (Vec::new(), Vec::new());
     for (number, guard) in hold_all(&pool).await.into_iter().enumerate() {
         if number % 2 == 0 {

@@ -41,8 +41,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// process listens.
 const BEACONS: &str = "leasehold.beacons l JOIN pg_stat_activity a ON a.pid = l.pid AND a.backend_start = l.began WHERE true";
 
-/// Keeps a free lock reserved for its next process for an hour, and keeps every waiting process in
-/// its queue.
+/// SQL that keeps a free lock reserved for its next process for an hour, and keeps every waiting
+/// process in its queue.
 const WITHOUT_HASTE: &str = "
     CREATE FUNCTION public.stays_handed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN NEW.expires_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;

@@ -168,8 +168,8 @@ async fn a_role_with_usage_blocks_no_key() {
     }
     let held = guard(&client, "lock:spoilt", fence).await;
     held.expect("the fence of a held lock");
-    // A fence up to an hour ahead of the clock is accepted. It blocks holders until the clock has
-    // passed this fence.
+    // A fence up to an hour ahead of the clock is accepted. After that, `guard` refuses the fences
+    // of holders until the clock has passed the accepted fence.
     let ahead = guard(&hostile, "lock:spoilt", micros() + HOUR / 2).await;
     ahead.expect("as far as clocks may differ");
     assert_eq!(

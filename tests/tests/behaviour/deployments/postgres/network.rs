@@ -24,8 +24,8 @@ async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
     (database, proxy, wait::connected(pool).await)
 }
 
-/// Takes and releases a lock, and loses the answer to `verb`. Makes several attempts, because the
-/// pool may stop waiting for a late answer before that answer is lost.
+/// Takes and releases a lock, and loses the answer to `verb`. Makes several attempts, because on a
+/// busy machine the pool may give up waiting before the proxy gets the answer to lose.
 async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     let key = format!("lost-{verb}");
     let before = proxy.counts().lost;
@@ -39,8 +39,8 @@ async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
         };
         let guard = request.acquire().await;
         let guard = guard.unwrap_or_else(|error| panic!("{after:?}, {verb}: {error}"));
-        // A release with a lost answer may report a missing lock, because its first request was
-        // executed.
+        // If the answer to a release is lost, the repeated release may find no lock, because the
+        // first one was executed. So an error is ignored.
         let _ = guard.release().await;
         let lost = || before < proxy.counts().lost;
         if wait::try_until(Duration::from_secs(2), lost).is_some() {
@@ -94,7 +94,8 @@ async fn a_black_hole_delays_calls_at_most_by_their_budget() {
 /// fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_network_faults() {
-    // The pool has a long timeout, because each holder makes only one attempt to get its lock.
+    // The pool has a long timeout, because each holder requests its lock only once, and a late
+    // answer must not fail this request.
     let (_database, proxy, pool) = behind_a_proxy(IO_TIMEOUT * 3).await;
     for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
         let holder = Holder::enter(&pool, &format!("short-{mode:?}")).await;
@@ -116,8 +117,8 @@ async fn leases_survive_only_short_network_faults() {
     works(&pool, "long").await;
 }
 
-/// Fails if a lost message delays a call beyond its next regular request, or if the pool keeps
-/// waiting for the message.
+/// Fails if a call whose message was lost does not get the lock by its next regular request,
+/// because it waits for the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_message_delays_a_call_by_one_poll() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;

@@ -38,8 +38,8 @@ async fn left(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if the lock of a dropped acquire is never removed, or if the removal reaches the server
-/// before the acquire.
+/// Fails if the lock of a dropped acquire is never removed, for example because the removal reaches
+/// the server before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_dropped_at_random_moments_leave_nothing() {
     dropped(false).await;

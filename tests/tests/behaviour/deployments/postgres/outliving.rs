@@ -85,7 +85,7 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle shows a fence that was not read before the end of its call. `verify` could
+/// Fails if a handle shows a fence that was first read after the end of its call. `verify` could
 /// accept both this fence and the fence of the next call. Also fails if debug output counts as
 /// reading the fence.
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn an_adopter_waits_for_the_commit() {
     verified.expect("it holds it");
     let given = first.hand_over().expect("still held");
     let adopting = wait::started(other.adopt(given)).await;
-    // If the adopter sends a second request, its first request was refused.
+    // The adopter sends a second request only after a refusal of its first request.
     let asked_twice = async {
         let begun = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
         let probe = database.probe("lock:");

@@ -14,7 +14,7 @@ use super::{LONG, TTL, fresh, patient, take, works};
 /// A ttl that ends during a test, but not before a transaction has verified the lock.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Begins a subtransaction. The lock is then verified inside it.
+/// Statement that begins a subtransaction, in which the lock is then verified.
 const SAVEPOINT: &str = "SAVEPOINT a;";
 
 /// Begins a transaction that verifies the lock.
@@ -144,8 +144,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin of an ended lease is shown, reported by `check`, and named in refusals only after
-/// the holder has released the lock. A dead holder never releases it.
+/// Fails unless the pin of an ended lease is shown, reported by `check`, and named in refusals,
+/// although the holder has not released the lock. A dead holder never releases it.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
@@ -196,8 +196,8 @@ async fn a_pin_of_a_handed_over_lock_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is shown as belonging to a pool because a call of that pool has locked the row at
-/// the same time.
+/// Fails if a pin is shown with a session of a pool because a call of that pool has also locked the
+/// row.
 #[tokio::test]
 async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     const CALL: &str = "SET application_name = 'leasehold:other:1'; BEGIN; \

@@ -168,7 +168,7 @@ async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     let new = format!("SELECT count(*) FROM {BEACONS} AND l.pid NOT IN ({old})");
     let replaced = async {
         while probe.value(&new) != "3" {
-            // The direct pool connects only when it has a request.
+            // A request makes sure that the direct pool connects again.
             works(direct, "asked").await;
         }
     };
@@ -187,7 +187,8 @@ async fn a_second_connection_receives_turns() {
     let report = one.check().await.expect("the server answers");
     assert_eq!(report.find("turns"), None, "{report}");
     let probe = database.probe("lock:");
-    // The pool of `fresh`, which connects directly, also has a beacon.
+    // The two pools behind the pooler and the pool of `fresh`, which connects directly, have one
+    // beacon each.
     let all = || lit(&probe) == 3;
     wait::until_async("both listen", LONG, all).await;
     for replaced in [false, true] {
@@ -210,7 +211,8 @@ async fn a_second_connection_receives_turns() {
             next.release().await.expect("still held");
         }
         let most = Duration::from_millis(100) + excuse.so_far();
-        // Without messages, a call repeats its request every 250 to 750 ms, so few are this fast.
+        // Without messages, a call repeats its request every 250 to 750 ms, so only few of these
+        // times would be this short.
         let fast = times.iter().filter(|time| **time < most).count();
         assert!(8 <= fast, "{replaced}: {times:?}");
     }

@@ -127,8 +127,8 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each process would repeat its request only after about half a second. Each
-    // of the six processes may be late.
+    // Without messages each process would repeat its request only after about half a second. A busy
+    // machine may delay each of the six processes.
     let most = Duration::from_secs(1) + excuse.so_far() * 6;
     assert!(took < most, "{took:?}");
 }

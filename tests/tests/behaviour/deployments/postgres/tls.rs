@@ -135,7 +135,7 @@ async fn mistakes_are_reported() {
         assert!(["Config", "tls"].contains(&&*code), "{what}: {code}");
         assert!(text.contains(expected), "{what}: {text}");
     }
-    // A Unix socket has no TLS, and needs none.
+    // A Unix socket has no TLS and needs none, so `verify-full` has no effect.
     let socket = format!("{}?sslmode=verify-full", plain.socket_url());
     let pool = wait::connected(LockPool::builder().url(socket)).await;
     works(&pool, "socket").await;

@@ -204,7 +204,8 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if `verify` accepts the fence 0, which no call has, while a released shared lock is kept.
+/// Fails if `verify` accepts the fence 0 while `min_hold` keeps a released shared lock held. No
+/// call has this fence.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;

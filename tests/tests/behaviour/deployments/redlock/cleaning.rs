@@ -13,7 +13,8 @@ use super::nodes::{LONG, TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Fails if two calls get the lock, or if calls without a majority leave locks on single nodes.
+/// Lets 20 calls compete for a lock on `of` nodes. Fails if two of them get the lock, or if calls
+/// without a majority leave locks on single nodes.
 async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
@@ -104,8 +105,8 @@ async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     });
 }
 
-/// Fails if a refused call releases its lock on a single node only after the pool has read a
-/// further answer.
+/// Fails if the pool reads a further answer before it releases the lock that a refused call has on
+/// a single node.
 #[tokio::test]
 async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

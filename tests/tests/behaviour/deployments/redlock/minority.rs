@@ -21,7 +21,7 @@ async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
     fastest
 }
 
-/// Fails if the error of one node becomes the result of the call.
+/// Kills `away` of `of` nodes. Fails if the error of a killed node becomes the result of a call.
 async fn down(of: usize, away: usize) {
     let mut nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -42,7 +42,7 @@ async fn two_of_five_are_down() {
     down(5, 2).await;
 }
 
-/// Fails if every request waits for the nodes that do not answer.
+/// Pauses `away` of `of` nodes. Fails if each acquire waits for the nodes that do not answer.
 async fn hung(of: usize, away: usize) {
     let nodes = nodes(of);
     let pool = pool(&nodes).await;

@@ -9,10 +9,10 @@ pub(crate) use leasehold_tests::quorum::{count, left};
 use leasehold_tests::wait;
 
 /// The ttl of most tests. Nodes vote only after they have run for longer than this. A busy machine
-/// wakes each thread up to three seconds late, and such a delay must not lose a lease.
+/// wakes each thread up to three seconds late, and a lease of this ttl survives such a delay.
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 
-/// Longest wait for anything that a busy machine delays.
+/// Time limit for each wait. It is long, because a busy machine may delay everything.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Time limit for the answer of a majority. It allows several attempts, each of which ends after

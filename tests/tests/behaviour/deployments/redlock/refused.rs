@@ -106,7 +106,8 @@ async fn the_password_of_the_first_node_applies_to_all() {
 /// Young nodes do not vote yet. A waiting call gets the lock when they begin to vote.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
-    // The ttl is longer than the first call takes, even on a busy machine.
+    // The nodes do not vote before they have run for this ttl. It is longer than the first call
+    // takes, even on a busy machine.
     let ttl = TTL * 2;
     let nodes = Quorum::young(3);
     let pool = builder(&nodes).io_timeout(Duration::from_secs(2));

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// The ttl is short, because a restarted node does not vote for the longest ttl in use and two more
+/// The ttl is short, because a restarted node votes only after the longest ttl in use and two more
 /// seconds.
 const TTL: Duration = Duration::from_secs(1);
 
@@ -68,14 +68,14 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // The restarted node votes again before this sleep ends. The pool measures the time until
-        // then, because the node's server does not.
+        // During this sleep, the restarted node begins to vote again. The pool, not the node's
+        // server, measures the time until then.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
 
-/// Like the test above, but the connection breaks again and again. This must not let the node vote
-/// earlier.
+/// Like the test above, but the pool's connection to the restarted node breaks again and again. A
+/// new connection must not let the node vote earlier.
 #[tokio::test]
 async fn a_new_connection_does_not_shorten_the_quarantine() {
     let ttl = TTL * 6;
@@ -127,7 +127,8 @@ async fn restarts_under_load_cause_no_overlap() {
     }
     working.join_all().await;
     assert!(recorder.len() > 5, "{} sections", recorder.len());
-    // On a busy machine a body may leave late. That is not an overlap of two leases.
+    // On a busy machine a body may leave after the end of its lease. Only overlaps of two leases
+    // count here.
     let mut violations = recorder.violations();
     violations.retain(
         |found| matches!(found, Violation::Overlap(one, two) if two.entered < one.deadline),

@@ -140,7 +140,7 @@ pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
 
 /// Fails if `check` does not detect a missing member, two separate servers (`apart`), or a single
 /// server. Also fails if three running members cause a finding for which `counts` returns true.
-/// Returns the report on the two servers, which contains `code`.
+/// Returns the report on the two servers, which contains a finding with this `code`.
 pub(crate) async fn findings<S: Times>(
     counts: impl Fn(&Finding) -> bool,
     apart: impl FnOnce() -> [S; 2],

@@ -81,7 +81,7 @@ pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Tim
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works::<S>(&pool, &format!("after-{round}")).await;
-        // The session lasts as long as the pool. So if the lock is gone, the pool has removed it.
+        // The session lasts as long as the pool, so only the pool can have removed the lock.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
     }

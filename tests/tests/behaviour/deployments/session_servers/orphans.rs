@@ -21,8 +21,8 @@ async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Fails if the node of a dropped acquire is never removed, or if the removal reaches the server
-/// before the acquire.
+/// Fails if the node of a dropped acquire is never removed, for example because the removal reaches
+/// the server before the acquire.
 pub(crate) async fn calls_dropped_at_random_moments_leave_nothing<S: SessionServer>() {
     dropped::<S>("dropped", false).await;
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{HELD, LONG, Times, connect, connect_patiently, works};
 
-/// Longest time until the server detects the end of a session.
+/// Longest time from the end of a session until the server detects it.
 const NOTICED: Duration = Duration::from_secs(1);
 
 fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
@@ -82,7 +82,8 @@ pub(crate) async fn killed_processes_are_skipped_in_the_queue<S: Times>() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if the body of a stopped process continues after another process has had the lock.
+/// Fails if the body of a stopped process continues when the process resumes, although another pool
+/// has the lock by then.
 pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>() {
     let server = S::shared();
     let url = server.url("stopped-holder");

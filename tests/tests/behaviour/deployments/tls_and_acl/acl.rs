@@ -122,9 +122,9 @@ async fn a_forbidden_key_does_not_affect_other_calls() {
     }
 }
 
-/// Fails if a shared lock keeps its key locked although the user lacks a permission for shared
-/// locks. The server aborts the script at the forbidden command. By then the script may already
-/// have stored the shared lock.
+/// Fails if a call leaves its shared lock behind although it was refused, because its user lacks a
+/// permission for shared locks. The server aborts the script at the forbidden command. By then the
+/// script may already have stored the shared lock.
 #[tokio::test]
 async fn a_refused_share_blocks_no_other_call() {
     let server = Server::start();

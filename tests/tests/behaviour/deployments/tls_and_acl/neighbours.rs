@@ -101,7 +101,8 @@ async fn a_user_with_read_access_cannot_affect_a_lock() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a message of another client ends a lease, or grants a held lock.
+/// Fails if a message that another client publishes ends a lease, or lets a waiting call in while
+/// the lock is held.
 #[tokio::test]
 async fn a_user_with_publish_access_cannot_affect_a_lock() {
     let server = Server::start();

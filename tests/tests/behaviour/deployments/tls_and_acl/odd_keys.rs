@@ -102,8 +102,8 @@ const ODD: [&[&str]; 6] = [
     &["ZADD", "+inf", "x"],
 ];
 
-/// Fails if data of another client ends the lease of another key, or keeps another call from its
-/// lock. The data replaces the value of a lock's key, its queue or its shared locks.
+/// Another client replaces a part of one lock, such as its value, its queue or its shared locks,
+/// with odd data. Fails if the lease of another key ends, or if a call for a free key gets no lock.
 async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let pool = LockPool::builder().url(server.url()).io_timeout(IO_TIMEOUT);
@@ -166,7 +166,8 @@ async fn overwritten_fence_counters_are_corrected() {
             .unwrap_or_else(|error| panic!("{odd:?}: {error}"));
         assert!(before < fence, "{odd:?}");
     }
-    // Numbers beyond 2^53 are not exact in Lua.
+    // Numbers beyond 2^53 are not exact in Lua, so a call must be refused instead of getting an
+    // inexact fence.
     for beyond in ["9007199254740992", "18446744073709551616"] {
         write(&probe, "lock:%leasehold:fence", &["SET", beyond]);
         let refused = take().await.expect_err(beyond);

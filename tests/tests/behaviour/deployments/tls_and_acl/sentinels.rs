@@ -11,8 +11,8 @@ use leasehold_tests::tls::TlsServer;
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;
 
-/// Time limit for an answer. It is long, because seven processes that start together slow down a
-/// small machine.
+/// Time limit for an answer. It is long, because six servers that start together slow down a small
+/// machine.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "127.0.0.1";
 
@@ -113,7 +113,7 @@ async fn a_master_without_a_valid_certificate_is_refused() {
     assert!(!commands.contains("cmdstat_script"), "{commands}");
 }
 
-/// Fails if the verification can be switched off, or if an error does not name the mistake.
+/// Fails if the URL can switch off the verification, or if an error does not name the mistake.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_reported() {
     let authority = Authority::new();

@@ -128,7 +128,7 @@ async fn users_need_only_the_documented_rights() {
     let pool = connect_patiently(&url("service:hunter2")).await;
     may_take_locks::<Zookeeper>(&pool, "hunter2").await;
 
-    // The server accepts any user name, and checks only the rights of that user.
+    // The server accepts any user name and password, and checks only their rights to the znodes.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
         let elsewhere = connect_patiently(&elsewhere).await;
         let reported = may_take_no_locks::<Zookeeper>(&elsewhere).await;

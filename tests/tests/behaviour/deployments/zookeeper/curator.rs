@@ -17,8 +17,7 @@ use tokio::task::JoinSet;
 use crate::deployments::session_servers::{LONG, connect};
 
 /// Duration of Curator's sessions. A Curator process does not leave the lock when its session ends,
-/// so no session of a running process may end. A busy machine suspends threads for less than this
-/// time.
+/// so its sessions must outlast the delays of a busy machine. These are shorter than this time.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -89,7 +88,7 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
 }
 
 /// Runs two processes of Curator and two pools of leasehold on one path. Meanwhile one process of
-/// Curator and one of leasehold are killed, and `disturb` runs.
+/// Curator and one of leasehold are killed, and `disturb` acts on the servers.
 async fn together(
     servers: &mut [Zookeeper],
     chroot: &str,

@@ -24,9 +24,9 @@ const SHORTER: Duration = Duration::from_secs(1);
 /// A ttl for which a session of `SHORTER` is enough.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Restarts the server with shorter sessions. During the reconnection, `flow` controls the holder's
-/// network, and then the holder is cut off. Fails if the lock is free before the holder's lease is
-/// over.
+/// Restarts the server with shorter sessions. While the holder's pool reconnects, its network is in
+/// the state `flow`. Then the pool is cut off. Fails if the lock is free before the holder's lease
+/// is over.
 async fn a_shorter_session_is_over(flow: Flow) {
     let mut server = Settings::new().longest_session(SERVES_KEPT).start();
     let pipe = Pipe::start(server.address());
@@ -70,7 +70,8 @@ async fn a_session_with_a_shortened_time_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
-/// Fails if a lost answer of the server can shorten a session.
+/// Fails if the pool does not expect a shorter session because the server's answer to the
+/// reconnection was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_lost_answer_shortens_a_session() {
     a_shorter_session_is_over(Flow::LoseAnswers).await;
@@ -86,8 +87,8 @@ fn a_session_time_read_only_once_is_detected() {
 /// Number of locked keys. One request to a server cannot name the paths of all of them.
 const CALLS: usize = 1_000;
 
-/// The ttl of locks in the pool whose calls wait. Even on a busy machine their leases are renewed
-/// in time.
+/// The ttl of the waiting calls, and of a lock that their pool holds. Even on a busy machine this
+/// lock is renewed in time.
 const WAITING: Duration = Duration::from_secs(20);
 
 /// Number of keys in each call. A call accepts no more.
@@ -104,8 +105,8 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
         let held = pool.lock_all(keys.iter().cloned()).ttl(LONG * 4).wait(LONG);
         async move { held.acquire().await.expect("they are free") }
     });
-    // Only a few acquires run at the same time, because a request that waits for longer than its
-    // time limit is abandoned.
+    // Only a few acquires run at the same time, because among many requests some would wait beyond
+    // their time limit, and be abandoned.
     stream::iter(held).buffered(8).collect().await
 }
 

@@ -33,8 +33,8 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
     Some(Duration::from_millis(timeout.parse().expect("a number")))
 }
 
-/// Fails if locks of one session end separately, or if the locks of another session end at the same
-/// time.
+/// Fails if some locks of an ended session still count as held, or if the lock of another session
+/// ends too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_reported_to_all_holders() {
     let server = Settings::new().longest_session(LONG * 2).start();
@@ -100,9 +100,9 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock counts as held although its node was deleted. The old leader was replaced while
-/// it was stopped, and still answers. The new leader has ended the session, because it counts the
-/// session's time from its own election.
+/// Fails if a lock counts as held although its node was deleted. The old leader is stopped until
+/// another server leads, and then answers again. Meanwhile the new leader ends the session, whose
+/// time it counts from its election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
@@ -131,7 +131,7 @@ async fn a_replaced_leader_confirms_nothing() {
 
 /// Fails if a heartbeat confirms the session before the leader has received it. The client's server
 /// informs the leader up to half a tick later. So a heartbeat consists of three writes, with a
-/// pause after the first.
+/// pause after the first, and counts only after the third.
 #[tokio::test]
 async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     let server = Zookeeper::start();

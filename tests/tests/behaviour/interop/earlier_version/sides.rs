@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    /// Releases the lock, or keeps it locked for `keep`.
+    /// Releases the lock. With `keep`, the lock stays locked for this time after its release.
     pub(super) fn release(&mut self, held: Held, keep: Option<Duration>) {
         match (self, held) {
             (Self::Earlier(process), Held::Earlier(want, lease)) => {

@@ -91,7 +91,8 @@ fn the_earlier_version_hands_over_to_this_version() {
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
     assert!(found);
-    // The lock is reserved for the next process at once, for the duration of `CLAIM`.
+    // The earlier version is refused, because the lock is now reserved for the waiting process, for
+    // the duration of `CLAIM`.
     let handed = Answer::Held {
         left: Some(Duration::from_secs(1)),
         queued: true,
@@ -165,18 +166,19 @@ fn an_abandoned_place_blocks_no_process() {
     stage.await_queued("k", 2);
     ours.abort();
     stage.await_queued("k", 1);
-    // The repeated request keeps the place in the queue, as for a process that continues to wait.
+    // The earlier process repeats its request and so keeps its place in the queue, like a process
+    // that continues to wait.
     assert!(matches!(
         earlier.ask(&want, &token, true),
         Answer::Held { .. }
     ));
     assert!(last.release(&want, &held.token, None));
     assert_eq!(receive(&mut earlier), Message::Turn(want.key.clone()));
-    // The lock is reserved for the earlier process, which no longer waits for it.
+    // The lock is now reserved for the earlier process, which does not take it.
     let next = stage
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
-    // The reservation ends automatically after a second.
+    // The reservation ends after a second, so the call may have the lock already.
     wait::until("it queues, or has it", LONG, || {
         stage.are_queued("k", 1) || next.is_finished()
     });
