@@ -113,7 +113,7 @@ impl Service for Etcd {
             let request = GrantRequest { ttl };
             connection.grant(request, patience).await
         });
-        let granted = asking.await.map_err(|trouble| not_open(trouble, false))?;
+        let granted = asking.await.map_err(not_open)?;
         let lasts = u64::try_from(granted.ttl).map_err(|_| failure::garbled())?;
         let key = self.names.session(granted.id);
         let request = TxnRequest {
@@ -126,7 +126,7 @@ impl Service for Etcd {
             Err(trouble) => {
                 // If this fails, the lease ends automatically.
                 let _ = self.revoke(granted.id, patience).await;
-                return Err(not_open(trouble, false));
+                return Err(not_open(trouble));
             }
         };
         let epoch = header.revision;
@@ -359,18 +359,18 @@ fn is_one_term(one: Header, other: Header) -> bool {
 }
 
 /// Returns the failure of a request for a lock, after its session was not opened.
-fn not_open(trouble: Trouble, executed: bool) -> Failure {
+fn not_open(trouble: Trouble) -> Failure {
     match trouble {
         // The request for a lock was not sent yet, so it cannot have been carried out.
         Trouble::Failed(failure) => Failure {
-            executed,
+            executed: false,
             ..failure
         },
         Trouble::Ended => Failure::unavailable(
             "session",
             "the lease ended while the session was opened".to_owned(),
             Retry::Now,
-            executed,
+            false,
         ),
     }
 }
