@@ -108,7 +108,7 @@ impl Address {
         self.is_pooled
     }
 
-    /// Returns the first host on another machine whose traffic is not encrypted.
+    /// Returns the first host on another machine, among the hosts with unencrypted connections.
     pub(super) fn readable(&self) -> Option<&str> {
         let mut plain = self
             .all_hosts()

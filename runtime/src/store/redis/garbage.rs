@@ -1,4 +1,5 @@
-//! Invalid replies of a server, as the cause inside an error of the crate `redis`.
+//! Descriptions of invalid replies of a server. An error of the crate `redis` contains the
+//! description as its cause, because it also ends the connection.
 
 use std::error::Error;
 use std::sync::Arc;

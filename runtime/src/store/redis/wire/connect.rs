@@ -59,8 +59,8 @@ impl OpenedConnection {
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
         self.do_one(cmd("SUBSCRIBE").arg(channel)).await?;
-        // An empty message tests the permission to publish. Without this permission, the process
-        // could not notify a lock's holder that it waits.
+        // Tests the permission to publish, with an empty message. Without it, the process could not
+        // notify the holder of a lock that it waits for.
         self.do_one(cmd("PUBLISH").arg(channel).arg("")).await
     }
 
