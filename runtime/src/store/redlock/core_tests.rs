@@ -51,8 +51,8 @@ fn a_late_success_of_a_failed_acquire_is_removed() {
     let (first, _, after) = quorum.removal(2);
     assert_eq!(after, 1);
     quorum.yes(2, 1);
-    // The removal was sent on another connection, so the node may have carried it out before the
-    // acquire.
+    // The removal was sent on another connection than the acquire, so the node may have carried it
+    // out first. The removal must therefore be repeated.
     let unordered = Reply::Released {
         found: false,
         ordered: false,

@@ -51,8 +51,9 @@ impl Members {
         })
     }
 
-    /// Returns the user and the password for the next connection: those of `logins`, or else of the
-    /// URL.
+    /// Returns the user and the password for the next connection: those of `logins` if there is
+    /// such a source, otherwise those of the URL. If `logins` returns only a password, the URL's
+    /// user applies.
     pub(crate) async fn access(
         &self,
         logins: Option<&Provider>,
