@@ -86,8 +86,8 @@ pub(super) async fn examine_all(
     Ok(CheckReport::new(address.to_string(), findings.collect()))
 }
 
-/// Finds the transactions that keep free locks from every call. Queries twice, so that the short
-/// transactions of calls do not count.
+/// Finds the transactions that pin free locks. Queries twice, so that the short transactions of
+/// calls, which also lock rows, do not count.
 async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
     let mut seen: Option<BTreeMap<String, String>> = None;
     for pause in [Duration::ZERO, PINNED_FOR] {

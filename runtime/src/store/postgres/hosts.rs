@@ -60,7 +60,7 @@ pub(super) struct Access {
     pub(super) configs: Vec<Config>,
     /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     changes: bool,
 }
 

@@ -168,8 +168,7 @@ impl PostgresStore {
             }
             _ => {}
         }
-        // Moves the deadlines of earlier answers to that of this request at the latest, because
-        // this request waits for them.
+        // Limits the deadlines of earlier answers to that of this request, which waits for them.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {

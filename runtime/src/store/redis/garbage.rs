@@ -1,5 +1,5 @@
-//! Descriptions of invalid replies of a server. An error of the crate `redis` contains the
-//! description as its cause, because it also ends the connection.
+//! Descriptions of invalid replies of a server. Each is the cause inside an error of the crate
+//! `redis`, because an invalid reply ends the connection like any other error.
 
 use std::error::Error;
 use std::sync::Arc;

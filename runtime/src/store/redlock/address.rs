@@ -13,7 +13,7 @@ use crate::store::redis::master_address::MasterAddress;
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
 /// The longest ttl that any process uses on the quorum, unless the URL sets another one. A
-/// restarted node does not vote for this long.
+/// restarted node does not vote for at least this long.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);

@@ -25,11 +25,10 @@ pub(super) struct Lock<N> {
     pub(super) node: N,
     /// The fence, once the node is known to be the first of its directory.
     pub(super) fence: Option<Fence>,
+    /// End of the lease. The store then removes the node.
+    pub(super) until: Instant,
     /// Fence in the last revocation of a node with this name. Only the fence identifies the node,
     /// because an earlier node may have had the same name.
-    pub(super) until: Instant,
-    /// Fence in the last revocation of a node with this name. An earlier node may have had the same
-    /// name, so the name alone does not identify the node.
     revoked: Option<Fence>,
     number: u64,
 }

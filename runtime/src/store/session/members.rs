@@ -15,7 +15,7 @@ pub(crate) struct Access {
     pub(crate) password: String,
     /// Time at which the connection needs new credentials.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     pub(crate) changes: bool,
 }
 

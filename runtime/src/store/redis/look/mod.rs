@@ -32,8 +32,8 @@ use crate::store::{Failure, Retry};
 pub(crate) enum Action {
     /// Returns the state of the lock.
     Inspect,
-    /// Returns the state without the shares and the queue, because their keys may be on another
-    /// node.
+    /// Returns the state without the shares and the queue. While a slot moves, their keys may be on
+    /// another node.
     InspectAlone,
     TakeAway,
 }

@@ -13,7 +13,7 @@ pub(crate) struct Access {
     pub(crate) password: Option<String>,
     /// Time at which the connection logs in again.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     pub(crate) changes: bool,
 }
 
