@@ -125,7 +125,7 @@ impl Call {
         }
     }
 
-    /// True if `op` can go into this call. All keys of a `TakeAll` form a separate call.
+    /// True if `op` can go into this call. A `TakeAll` is a separate call, with all of its keys.
     fn has_room_for(&self, op: &Op) -> bool {
         match (&self.work, op) {
             _ if results::concern(op) => false,

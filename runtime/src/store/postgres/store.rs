@@ -349,7 +349,8 @@ impl PostgresStore {
                     let event = StoreEvent::Reply(id, Err(failure.clone()));
                     self.events.push_back(event);
                 }
-                // After a fail-over, another server is the primary, so the pool must connect again.
+                // Connects again after an error of the connection, or if the server accepts no
+                // writes: after a fail-over, another one is the primary.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }
@@ -438,7 +439,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer comes from a call that skipped a locked row.
+/// True if the answer shows that the call skipped a row of this request, because it was locked.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,

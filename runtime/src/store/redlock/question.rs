@@ -61,7 +61,7 @@ pub(super) enum Question {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// Number of times that the process may hand the lock to its own calls.
+        /// Number of times that the process may hand the lock over among its calls.
         reserved_fences: u32,
         tally: Tally,
         /// The owners in the answers of nodes that refused the lock.

@@ -1,8 +1,8 @@
 //! The pending removals of keys from one node. Does no I/O.
 //!
-//! The outcome of a removal is certain only if every acquire of its token was sent before it on the
-//! same connection, or has a known outcome. Otherwise, an acquire may set the key after the
-//! removal. So the removal is repeated until the key has expired.
+//! A removal is final only if every acquire of its token was sent before it on the same connection,
+//! or has a known outcome. Otherwise, an acquire may set the key after the removal. So the removal
+//! is repeated until the key has expired.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) struct Redirect {
 /// a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// True if the request must have its own script, without other requests.
+    /// True if no other request may share the script, because the server refused such a script.
     pub(crate) alone: bool,
     /// True if the request must be preceded by `ASKING`: the node then serves it although the slot
     /// is still moving to that node.

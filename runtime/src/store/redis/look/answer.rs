@@ -20,9 +20,9 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
 
 /// Reads the answers for the keys of a list, one at a time.
 ///
-/// A key that this client may not read is shown as a foreign lock, which other software has taken,
-/// so that the other locks can still be listed. If the client may read none of the keys, the list
-/// fails, to report the missing permission.
+/// A key that this client may not read is shown as a foreign lock, like one of other software. So
+/// the other locks can still be listed. If the client may read none of the keys, the list fails, to
+/// report the missing permission.
 pub(crate) struct List {
     reads_some: bool,
 }

@@ -290,8 +290,8 @@ impl RedisStore {
 }
 
 /// Records that an acquire is sent on the connection `generation`. For a removal, returns true if
-/// all acquires that it undoes were sent on this connection. Otherwise also returns one of the
-/// other connections, if there is one.
+/// all acquires that it undoes were sent on this connection. Otherwise, also returns another
+/// connection on which one of them was sent, if any.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,

@@ -157,7 +157,7 @@ impl Server {
         access: &Access,
         protocol: ProtocolVersion,
     ) -> Result<OpenedConnection, RedisError> {
-        // Boxed: otherwise the TLS handshake would be a part of every future that connects.
+        // Boxed. Otherwise, the TLS handshake's state would enlarge every future that connects.
         let line = Box::pin(open::open(self, access, protocol)).await?;
         Ok(OpenedConnection {
             line,

@@ -19,7 +19,7 @@ use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 use crate::store::socket::Wire;
 
-/// Minimum silence before a connection is replaced, even with very short leases: a server on a busy
+/// Minimum silence before a connection is replaced, even with very short leases. A server on a busy
 /// machine is silent for this long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
