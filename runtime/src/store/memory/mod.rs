@@ -131,7 +131,8 @@ fn serve_give(entries: &mut Entries, give: &Give, now: Instant) -> bool {
     }
 }
 
-/// Answers a release. It is `ordered`, because requests are carried out in their order.
+/// Answers a release. `ordered` is true: requests are carried out at once, so no earlier acquire
+/// can follow the release.
 fn released(found: bool) -> Reply {
     Reply::Released {
         found,

@@ -41,7 +41,8 @@ impl Entries {
         self.results.forget(key, now)
     }
 
-    /// Replaces the key's token `from` with the token of `take`.
+    /// Passes the lock from the token `from` to the token of `take`. Answers `Gone` if neither of
+    /// them has it.
     pub(super) fn adopt(&mut self, pool: PoolId, take: &Take, from: Token, now: Instant) -> Reply {
         let (key, token) = (&take.key, take.token);
         let wanted = Some(self.queues.contains_key(key));

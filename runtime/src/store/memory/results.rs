@@ -49,7 +49,8 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Removes the expired results, at most once for every `SWEEP_EVERY` stored results.
+    /// Removes the expired results if enough results were stored since the last removal: more than
+    /// `SWEEP_EVERY`, and more than the keys that it left.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

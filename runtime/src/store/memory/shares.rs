@@ -114,7 +114,8 @@ impl Entries {
         }
     }
 
-    /// Releases a share or the whole lock. With `keep`, the share or lock ends after that time.
+    /// Releases the share of `token`, or its whole lock. With `keep`, the share or lock stays taken
+    /// for that time.
     pub(super) fn part(
         &mut self,
         key: &FullKey,
@@ -136,8 +137,8 @@ impl Entries {
         };
         if let Some(keep) = keep.filter(|_| !share.revoked) {
             let ends = now + keep;
-            // The share stays under another token, so that a late request with `token` does not
-            // find it.
+            // The share stays taken for `keep`, but under another token, so that a late request
+            // with `token` does not find it.
             shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
         }
         self.shares_changed(key, now);

@@ -39,7 +39,7 @@ impl Space {
         (Arc::clone(space), space.enter())
     }
 
-    /// Opens a mailbox for a new pool, and returns the pool's id.
+    /// Adds a new pool, with a mailbox for its events. Returns the pool's id.
     pub(super) fn enter(&self) -> PoolId {
         self.entries().open()
     }
@@ -51,7 +51,7 @@ impl Space {
     }
 
     /// True if the space has a pool, a kept result, or a lock that outlives its pool. A lock
-    /// outlives its pool if `cooldown` keeps it, or if the engine has stopped.
+    /// outlives its pool if `cooldown` keeps it, or if the engine has stopped without releasing it.
     fn is_used(&self) -> bool {
         let now = self.clock.now();
         self.entries().are_used(now)

@@ -108,7 +108,7 @@ impl Address {
         self.is_pooled
     }
 
-    /// Returns the first host on another machine whose traffic is not encrypted.
+    /// Returns the first host on another machine, among the hosts with unencrypted connections.
     pub(super) fn readable(&self) -> Option<&str> {
         let mut plain = self
             .all_hosts()
@@ -116,7 +116,7 @@ impl Address {
         plain.find_map(Hosts::elsewhere)
     }
 
-    /// Returns the first host on another machine whose identity is not verified.
+    /// Returns the first host on another machine, among the hosts whose identity is not verified.
     pub(super) fn unproven(&self) -> Option<&str> {
         let mut unproven = self.all_hosts().filter(|hosts| hosts.is_unproven());
         unproven.find_map(Hosts::elsewhere)

@@ -1,9 +1,10 @@
 //! Packs requests into calls of functions.
 //!
 //! A call is one transaction. Requests that need the disk and requests that do not are never in one
-//! call, so an acquire's commit does not delay a release. Renewals are in separate calls: an
-//! acquire may fail because it waited for a row, and must not fail the renewals with it. Requests
-//! on the same key keep their order: a later request goes into the same call or into a later one.
+//! call, so an acquire's commit does not delay a release. Renewals are in separate calls, because a
+//! call fails as a whole. An acquire that waits too long for a locked row would fail the renewals,
+//! too. Requests on the same key keep their order: a later request goes into the same call or into
+//! a later one.
 
 use std::time::Duration;
 
@@ -81,8 +82,8 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// Adds a request. For a release, `ordered` is true if the acquires that it undoes are sent
-    /// before it on the same connection.
+    /// Adds a request. For a release, `ordered` is true if the acquires that the release undoes are
+    /// sent before it, on the same connection.
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;
         let mut first = 0;
@@ -124,7 +125,7 @@ impl Call {
         }
     }
 
-    /// True if `op` can go into this call. All keys of a `TakeAll` form a separate call.
+    /// True if `op` can go into this call. A `TakeAll` is a separate call, with all of its keys.
     fn has_room_for(&self, op: &Op) -> bool {
         match (&self.work, op) {
             _ if results::concern(op) => false,
@@ -231,7 +232,7 @@ impl TakeLines {
                 let (verb, number) = match take.kind {
                     TakeKind::Lock { reserved_fences } => ("acquire", reserved_fences),
                     TakeKind::Share { limit } => ("join", limit),
-                    // Sent in a separate call; see `results`.
+                    // Cannot occur here: a recall is always a separate call (`Work::One`).
                     TakeKind::Recall => return,
                 };
                 let Take {

@@ -42,8 +42,8 @@ SELECT current_setting('server_version_num')::integer AS version,
        coalesce((SELECT s.n_dead_tup FROM pg_stat_all_tables s WHERE s.relid = 'leasehold.locks'::regclass), 0) AS dead_rows
 ";
 
-/// The pinned free locks (which open transactions keep from every call), and the sessions of these
-/// transactions.
+/// The pinned free locks, and the session that pins each. An open transaction has locked the row of
+/// such a lock, so no call can take it.
 const PINS: &str = "SELECT p.key, p.session FROM (
     SELECT l.key, leasehold._pin(l.xmax) AS session FROM leasehold.locks l
     WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
@@ -86,8 +86,8 @@ pub(super) async fn examine_all(
     Ok(CheckReport::new(address.to_string(), findings.collect()))
 }
 
-/// Finds the transactions that keep free locks from every call. Queries twice, so that the short
-/// transactions of calls do not count.
+/// Finds the transactions that pin free locks. Queries twice, so that the short transactions of
+/// calls, which also lock rows, do not count.
 async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
     let mut seen: Option<BTreeMap<String, String>> = None;
     for pause in [Duration::ZERO, PINNED_FOR] {
@@ -122,8 +122,8 @@ async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>,
     )))
 }
 
-/// Reports a failed attempt to connect: as a finding if the database cannot keep locks, otherwise
-/// as an error.
+/// Reports a failed attempt to connect. If the server answers, but the database cannot keep locks,
+/// this is a finding, and otherwise an error.
 pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckReport, LockError> {
     match failure.error {
         LockError::Config { reason } => {

@@ -101,7 +101,8 @@ pub(super) async fn open(
     process: Option<Token>,
     limit: Duration,
 ) -> Result<Opened, Failure> {
-    // The server starts a process for each connection, which takes time.
+    // Allows at least `LEAST_PATIENCE`, because the server first starts a process for each
+    // connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut io_driver, renew_at) = dial(address.hosts(), limit).await?;
@@ -139,8 +140,9 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // Only two round trips, because leases may end during each further one after an outage. The
-    // first one fails behind a pooler, so the settings of the second never change its sessions.
+    // Takes only two round trips: after an outage, leases may end during each further one. Behind a
+    // pooler, the first round trip fails, so the settings of the second never change the pooler's
+    // sessions.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -254,7 +256,8 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// Limits the deadlines of the pending answers to `patience` from now. Returns this new limit.
+    /// Limits the deadlines of the pending answers to `patience` from now, or to `LEAST_PATIENCE`
+    /// if that is longer. Returns the new limit.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
@@ -271,7 +274,7 @@ impl Connection {
         self.renew_at
     }
 
-    /// Clears the time of `renew_at`, because a successor is being connected.
+    /// Clears `renew_at`, because the next connection, with new credentials, is being opened.
     pub(super) fn is_renewed(&mut self) {
         self.renew_at = None;
     }

@@ -104,8 +104,9 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<Dialed, Failu
 /// Returns the first success. The next attempt begins when an earlier one has failed, or after
 /// `pause`. If `pause` is zero, all begin at once.
 ///
-/// If all attempts fail, returns the most useful failure: a connection that failed (`io`) comes
-/// last, and a standby last but one. Among equal failures, the first attempt counts.
+/// If all attempts fail, returns the most useful failure. A failed connection (`io`) is the least
+/// useful one, and then a standby. Among equally useful failures, returns that of the first
+/// attempt.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,

@@ -135,8 +135,8 @@ pub(super) fn of(error: &Error) -> Failure {
 /// pooler has lost its server, or the server ends. Any other error rolls its transaction back.
 const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
 
-/// True if the request may have been carried out. An error that ends the connection may come from a
-/// commit that waits for a standby.
+/// True if the request may have been carried out. An error that ends the connection may interrupt a
+/// commit's wait for a standby. The commit then stays.
 fn may_be_committed(code: &str, ends: bool) -> bool {
     ends || AFTER_A_COMMIT.iter().any(|kind| code.starts_with(kind))
 }
@@ -198,7 +198,8 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
     failed("io", &error.to_string(), UP)
 }
 
-/// Returns the failure of a server that accepts no writes, if the URL names several servers.
+/// Returns the failure of a server that accepts no writes. It occurs only if the URL names several
+/// servers, because another one may be the primary.
 pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server does not accept writes", PRIMARY)
 }
@@ -237,7 +238,8 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// Returns the failure for a skipped row, or for an unreadable answer.
+/// Returns the failure for an unreadable answer, or for a row that the call skipped because another
+/// transaction has locked it.
 pub(super) fn unread(problem: &Problem) -> Failure {
     if matches!(problem, Problem::Locked) {
         return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);

@@ -51,7 +51,8 @@ const ALL: [Function; 8] = [
     Function::Adopt,
 ];
 
-/// Maximum number of idle rows that one request removes, because other requests wait behind it.
+/// Maximum number of idle rows that one request removes. Other requests wait behind it, so it must
+/// be short.
 const MOST_SWEPT: i32 = 1_000;
 
 /// The form in which a connection calls the functions.
@@ -186,7 +187,8 @@ impl Functions {
         }
     }
 
-    /// Runs any statement with the settings of the session.
+    /// Runs any statement with the settings that the functions need. Behind a pooler, a transaction
+    /// around the statement sets them.
     pub(super) async fn query(
         &self,
         client: &Client,

@@ -21,8 +21,8 @@ const FORM: &str = "postgres://user:password@host[:port]/database with special c
 
 /// The session's settings, independent of the defaults of the role and of the database.
 ///
-/// The functions rely on READ COMMITTED. Their plans are made once, before the tables have grown,
-/// so they must use the indexes.
+/// The functions rely on READ COMMITTED. Their plans are made once, before the tables have grown.
+/// So scans and joins without the indexes are off.
 ///
 /// `search_path` excludes `public`, because other roles may create functions and operators there,
 /// and none of these may run.
@@ -60,7 +60,7 @@ pub(super) struct Access {
     pub(super) configs: Vec<Config>,
     /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     changes: bool,
 }
 

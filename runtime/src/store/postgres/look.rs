@@ -24,8 +24,8 @@ const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
 const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 
-/// Returns the next keys whose locks are taken, or pinned by a transaction, in the order of their
-/// bytes.
+/// Returns the next keys after `$1`, in the order of their bytes, whose locks are taken, or pinned
+/// by a transaction.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
     AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
          OR l.xmax <> '0'::xid \
@@ -60,7 +60,7 @@ impl PostgresSource {
     }
 
     /// Returns the rows of `query`. If it fails on the open connection, repeats it on a new one.
-    /// The repetition is harmless, because a revoked lock is not revoked again.
+    /// This is harmless even for `TAKE_AWAY`, because a revoked lock is not revoked again.
     async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await

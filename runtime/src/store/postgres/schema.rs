@@ -12,8 +12,8 @@ use crate::store::Failure;
 /// The schema's version that this crate needs. A later version works, too.
 const VERSION: i32 = 1;
 
-/// Errors that show that another process has created the schema or the tables. The statement began
-/// after that process's commit, or waited for it.
+/// Errors if another process has created the schema or the tables in the meantime. They come only
+/// after that process's commit, so the tables exist then.
 const MADE: [SqlState; 3] = [
     SqlState::DUPLICATE_SCHEMA,
     SqlState::DUPLICATE_TABLE,

@@ -2,7 +2,7 @@
 //!
 //! Requests gather while [`ENOUGH`] calls have no answer, and are then sent together. So the slower
 //! the server is, the more requests share a call. The engine also collects requests, but for at
-//! most 20 ms. That is not enough: with one request in each call, a slow server stayed slow.
+//! most 20 ms. With this alone, a slow server got one request in each call, and stayed slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -61,7 +61,7 @@ pub(crate) struct PostgresStore {
     process: Token,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// The next connection, until the calls on the present one have ended.
+    /// A new connection, which replaces the present one when the calls on that one have ended.
     successor: Option<Opened>,
     supervisor: Supervisor<Opened>,
     /// The separate connection for notifications, if there is one.
@@ -69,7 +69,8 @@ pub(crate) struct PostgresStore {
     sweep_at: Instant,
     /// Fires when the next work is due, such as the removal of idle rows or a new connection.
     timer: Pin<Box<Sleep>>,
-    /// Timer of `has_looked_after`. It fires only after tokio has polled the sockets again.
+    /// Timer with which `has_looked_after` waits until tokio has polled the sockets again: tokio
+    /// does that before a timer fires.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -167,7 +168,7 @@ impl PostgresStore {
             }
             _ => {}
         }
-        // This request waits for earlier answers, so they are due no later than its own answer.
+        // Limits the deadlines of earlier answers to that of this request, which waits for them.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -250,8 +251,8 @@ impl PostgresStore {
         }
         self.connection = None;
         self.supervisor.lost(failure::not_sent(failure));
-        // Refuses the gathered requests. A gathered release counts as ordered only on the
-        // connection of its acquire.
+        // Refuses the gathered requests, instead of keeping them for the next connection. A
+        // gathered release is `ordered` only on the connection of its acquire.
         self.send();
     }
 
@@ -348,7 +349,8 @@ impl PostgresStore {
                     let event = StoreEvent::Reply(id, Err(failure.clone()));
                     self.events.push_back(event);
                 }
-                // After a fail-over, another server is the primary, so the pool must connect again.
+                // Connects again after an error of the connection, or if the server accepts no
+                // writes: after a fail-over, another one is the primary.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }
@@ -437,7 +439,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer comes from a call that skipped a locked row.
+/// True if the answer shows that the call skipped a row of this request, because it was locked.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,

@@ -41,7 +41,8 @@ impl Connector {
     }
 }
 
-/// A handshake with one host. It is not used without TLS.
+/// A handshake with one host. The driver also requires one for a connection without TLS, but does
+/// not use it.
 pub(super) struct Handshake {
     config: Option<Arc<ClientConfig>>,
     host: String,

@@ -63,7 +63,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Parses the message about a revoked lock: half of its token, and the key.
+/// Parses the message about a revoked lock: one half of its token (`Token::half`), and the key.
 fn revoked(text: &str) -> Option<StoreEvent> {
     let (lease, key) = text.split_at_checked(16)?;
     Some(StoreEvent::Revoked {
@@ -261,7 +261,8 @@ impl Session {
         let lives = self.looks_well(cx, now, pause)
             && self.receives(cx, events)
             && self.looks_well(cx, now, pause);
-        // All messages for the present session are read before the next one takes over.
+        // Reads all messages of the present session before the next one takes over, and then those
+        // of the next one.
         lives && (!self.succeed(cx, now) || self.receives(cx, events))
     }
 

@@ -31,7 +31,8 @@ impl ToSql for FullKey {
     to_sql_checked!();
 }
 
-/// A token is written as a `uuid`, but without the version field of RFC 9562.
+/// A token is written as a `uuid`. It lacks the version field of RFC 9562, which PostgreSQL does
+/// not check.
 impl ToSql for Token {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Written {
         out.put_u128(self.bits());

@@ -58,8 +58,9 @@ pub(super) async fn examine(
     let mut findings = findings_in(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // A replica refuses the trial, and so does a node of a cluster that is checked as a single
-    // server. The findings already contain the reason.
+    // Reports the trial only if none of the findings is an error yet. A replica refuses the trial,
+    // and so does a node of a cluster that is checked as a single server. The findings then contain
+    // the reason already.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)

@@ -1,4 +1,5 @@
-//! Invalid replies of a server, as the cause inside an error of the crate `redis`.
+//! Descriptions of invalid replies of a server. Each is the cause inside an error of the crate
+//! `redis`, because an invalid reply ends the connection like any other error.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ impl MasterAddress {
         }
     }
 
-    /// Returns the user and the password for a log-in on an open connection.
+    /// Returns the user and the password with which an open connection logs in again.
     pub(super) async fn access(self, limit: Duration) -> Result<Access, Failure> {
         let server = match &self {
             Self::Server(server) => server,

@@ -18,15 +18,16 @@ use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
-/// The longest `WAIT` is the pool's `io_timeout` divided by this number. An acquire's patience,
-/// after which the store replaces a silent connection, is twice as long.
+/// The longest `WAIT` is the pool's `io_timeout` divided by this number. This is half of an
+/// acquire's patience, after which the store replaces a silent connection.
 const SHARE: u32 = 8;
 
 /// Number of replicas that must acknowledge a write.
 #[derive(Debug)]
 pub(super) struct ReplicaAcks {
     wanted: Replicas,
-    /// The largest number of replicas seen at one time, by the pool or by its checks.
+    /// The largest number of replicas that the pool or one of its checks has seen at one time.
+    /// `Replicas::All` requires this many.
     seen: Arc<AtomicU32>,
     io_timeout: Duration,
 }
@@ -123,7 +124,8 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
     };
     match &reply {
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
-        // Fails the whole renewal, even for lost keys. The next attempt reports those.
+        // Fails the whole renewal, even if it also shows that some keys are lost. The next attempt
+        // reports these.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),

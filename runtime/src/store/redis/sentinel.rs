@@ -33,8 +33,8 @@ const DEFAULT_PORT: u16 = 26_379;
 /// The accepted options after the `?` of a URL.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
-/// After a majority of the Sentinels has named a master, the others have this long to answer. A
-/// slower one may report a newer fail-over.
+/// After a majority of the Sentinels has named a master, the store waits this long for the others.
+/// One of them may report a newer fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The Sentinels of one master. `Display` shows no credentials.
@@ -52,8 +52,8 @@ pub(crate) struct Named {
     /// The configuration epoch, which grows with each fail-over. Zero if the Sentinel does not
     /// report it.
     generation: u64,
-    /// Number of replicas that the Sentinel knows, reachable or not. In a fail-over, this is more
-    /// than the number of replicas still connected to the old master.
+    /// Number of replicas that the Sentinel lists, reachable or not. In a fail-over, fewer of them
+    /// may be connected to the master.
     replicas: u32,
 }
 
@@ -65,8 +65,8 @@ pub(crate) enum Answer {
 }
 
 impl Sentinels {
-    /// Returns the scheme of a single server that corresponds to the scheme of `base`, and the rest
-    /// of `base`. Returns `None` if the scheme is not for Sentinels.
+    /// Returns the scheme of the single servers, `redis` or `rediss`, and the rest of `base`.
+    /// Returns `None` if the scheme of `base` is not for Sentinels.
     pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
         let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
         named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
@@ -85,8 +85,8 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // A `#insecure` would switch the verification of certificates off. An `@` here means that a
-        // password contains a `/`. It is refused because messages show the master's name.
+        // Refuses an `@` in the master's name: it comes from a password with a `/`, and messages
+        // show the name. A `#insecure` would switch the verification of certificates off.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }

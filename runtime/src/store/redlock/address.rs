@@ -12,7 +12,8 @@ use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
-/// The longest ttl that other processes are assumed to use, unless the URL sets another limit.
+/// The longest ttl that any process uses on the quorum, unless the URL sets another one. A
+/// restarted node does not vote for at least this long.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -73,8 +74,8 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
-    // Without this check, a part of a password with a comma would become a node's name, and
-    // messages show the names.
+    // A comma separates nodes, also inside a password. Without this check, a part of such a
+    // password would become a node's name, and messages show the names.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
             "the first node of the `redlock://` URL has no credentials, but a later one has some; \

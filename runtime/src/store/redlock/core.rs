@@ -38,8 +38,8 @@ pub(super) struct QuorumCore {
     questions: HashMap<OpId, PendingQuestion>,
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
-    /// The id last given to a removal. These ids count down from the highest number, so they never
-    /// equal an id of the engine.
+    /// The last id that the core gave to a removal. These ids count down from the highest number,
+    /// so they never equal an id of the engine.
     last_own_id: u64,
 }
 
@@ -70,7 +70,8 @@ impl QuorumCore {
         met
     }
 
-    /// Returns another node with the same server process, if that node is not excluded from voting.
+    /// Returns another node that is the same server process and may vote after its quarantine. Only
+    /// one of the two nodes may vote.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others
@@ -115,8 +116,8 @@ impl QuorumCore {
                 TakeKind::Share { .. } => self.report(id, Err(no_shares())),
                 TakeKind::Recall => self.report(id, Err(no_results())),
             },
-            // A renewal with `shares` asks to turn the whole lock into a share. The lock stays
-            // whole, because a quorum does not support shares.
+            // With `shares`, the engine asks to downgrade an exclusive lock to a share. The lock
+            // stays exclusive, because a quorum does not support shares.
             Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -221,7 +222,8 @@ impl QuorumCore {
     }
 
     /// Removes a call's key from all nodes, or lets it expire after `keep`. Repeats each removal
-    /// until its outcome is certain or the key has expired. Returns the ttl of the call's lock.
+    /// until its outcome is certain or the key has expired. Returns the lock's ttl, which limits
+    /// the time for the nodes' answers.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,

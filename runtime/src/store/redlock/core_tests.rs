@@ -51,8 +51,8 @@ fn a_late_success_of_a_failed_acquire_is_removed() {
     let (first, _, after) = quorum.removal(2);
     assert_eq!(after, 1);
     quorum.yes(2, 1);
-    // The removal was sent on another connection, so the node may have carried it out before the
-    // acquire.
+    // The removal was sent on another connection than the acquire, so the node may have carried it
+    // out first. The removal must therefore be repeated.
     let unordered = Reply::Released {
         found: false,
         ordered: false,
@@ -302,8 +302,8 @@ fn a_silent_node_may_have_had_the_lock() {
     }
 }
 
-/// Fails if the answer to a second attempt shows a loss. The first attempt may have removed the
-/// key.
+/// Fails if the answer to a second attempt at a removal counts as the loss of the lock. The first
+/// attempt may have removed the key.
 #[test]
 fn a_repeated_removal_does_not_prove_a_loss() {
     let mut quorum = TestQuorum::new(3);
@@ -377,7 +377,7 @@ fn a_quorum_refuses_shared_locks() {
     assert!((0..3).all(|node| quorum.sent(node).is_empty()));
 }
 
-/// The engine releases a downgraded lock as a share, but on a quorum the lock has stayed whole.
+/// The engine releases a downgraded lock as a share, but on a quorum the lock stayed exclusive.
 #[test]
 fn a_downgraded_lock_stays_exclusive_until_removed() {
     let mut quorum = TestQuorum::new(3);

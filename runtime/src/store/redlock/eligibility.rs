@@ -26,7 +26,8 @@ pub(super) struct Eligibility {
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// Start of the quarantine: the start of the process, or a later time.
+    /// Start of the quarantine: the start of the process, or the first connection to it if it has
+    /// replaced another process.
     since: Instant,
 }
 
@@ -52,8 +53,8 @@ impl Eligibility {
         self.unfit = identity.unfit();
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
-            // The quarantine begins now, not at the reported start. If the server's clock was set
-            // just after the start, the reported uptime may be too long.
+            // The quarantine begins now, not at the start of the process. A server computes its
+            // uptime from its clock, so it is too long if the clock was set forward.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
         };

@@ -76,8 +76,8 @@ impl RedlockSource {
         each.collect()
     }
 
-    /// Returns a page of locks from one node. `place` has its number and cursor. Each lock is
-    /// listed only for the first node on which it is found.
+    /// Returns a page of locks from one node. `place` has the number of the node and the cursor of
+    /// its list. Each lock is listed only for the first node on which it is found.
     async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
         let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
         let number: usize = number.parse().unwrap_or_default();
@@ -169,7 +169,8 @@ fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     info
 }
 
-/// Returns the time until which a node keeps the lock after its release. `None` if it does not.
+/// Returns the time until which a node keeps the lock after its release. `None` if the lock is
+/// held. A kept lock has a token of zeros.
 fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     let (token, _) = value::token(value)?;
     let is_kept = token.bytes().all(|digit| digit == b'0');

@@ -48,8 +48,8 @@ impl NodeState {
         }
     }
 
-    /// Removes a key from the node. Repeats the removal until its outcome is certain. A new removal
-    /// gets the id `own`.
+    /// Removes a key from the node. Repeats the removal until its outcome is certain. It gets the
+    /// id `own`, unless a removal of the same key and token is pending.
     pub(super) fn remove(
         &mut self,
         own: OpId,

@@ -61,7 +61,7 @@ pub(super) enum Question {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// Number of times that the process may hand the lock to its own calls.
+        /// Number of times that the process may hand the lock over among its calls.
         reserved_fences: u32,
         tally: Tally,
         /// The owners in the answers of nodes that refused the lock.
@@ -70,7 +70,8 @@ pub(super) enum Question {
     /// One tally for each key.
     Renew(Vec<Tally>),
     Release {
-        /// True if the release must also ensure that no earlier acquire can still set the key.
+        /// True if an earlier acquire of the call may still set the key. The release then waits for
+        /// all nodes.
         uncertain: bool,
         /// Number of answers so far.
         answered: usize,
@@ -107,7 +108,8 @@ impl PendingQuestion {
 
     /// Handles a node's answer. Only the first answer of each node counts.
     ///
-    /// `first` is true if the node cannot have carried out an earlier attempt of the same removal.
+    /// For a removal, `first` is true if it was sent to the node only once. Then no earlier attempt
+    /// can have removed the key.
     pub(super) fn receive(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
@@ -252,7 +254,7 @@ impl PendingQuestion {
         let enough = quorum <= answered;
         // The lock was lost only if fewer nodes than a quorum can have had the key. A silent node
         // may have had it, and so may a node that has not answered yet. Nodes that refused the
-        // acquire may answer first.
+        // acquire may answer first, so the release waits for further answers.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {

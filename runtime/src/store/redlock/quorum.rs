@@ -72,8 +72,8 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Decides if the votes grant the lock. If a quorum of yes votes has become impossible, a
-    /// single no vote is enough for a refusal. But the votes that are not void must be a quorum.
+    /// Decides if the votes grant the lock. They refuse it once a quorum of yes votes is
+    /// impossible. A refusal needs one no vote, and a quorum of nodes whose votes are not void.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {

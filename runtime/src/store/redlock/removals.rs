@@ -1,7 +1,8 @@
 //! The pending removals of keys from one node. Does no I/O.
 //!
-//! A removal is certain only if every acquire of its token was sent before it on the same
-//! connection, or has a known outcome. Otherwise the removal is repeated until the key has expired.
+//! A removal is final only if every acquire of its token was sent before it on the same connection,
+//! or has a known outcome. Otherwise, an acquire may set the key after the removal. So the removal
+//! is repeated until the key has expired.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -46,9 +47,8 @@ impl PendingRemoval {
         }
     }
 
-    /// Returns how long an attempt at `now` keeps the key. Each attempt sends the remaining time.
-    /// So a node that carries out only the last attempt keeps the key no longer than the other
-    /// nodes.
+    /// Returns the time for which an attempt at `now` keeps the key: the time that remains. So a
+    /// node that carries out only a later attempt keeps the key no longer than the other nodes.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)

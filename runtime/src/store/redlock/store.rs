@@ -33,7 +33,8 @@ pub(crate) struct RedlockStore {
     clock: Clock,
     timer: Pin<Box<Sleep>>,
     announced: Announced,
-    /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
+    /// True if the nodes' connections may have unsent requests, which the next poll of the nodes
+    /// sends.
     unsent: bool,
     /// True if the quorum has become unreachable, and the engine has not been notified yet.
     gone: bool,
@@ -213,7 +214,7 @@ impl RedlockStore {
                     StoreEvent::Lost(_) => {}
                 }
             }
-            // A connection can be replaced without an event.
+            // Reports a connection that was replaced without an event.
             self.meet(node);
         }
         received

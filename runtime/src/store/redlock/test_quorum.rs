@@ -28,7 +28,7 @@ pub(super) struct TestQuorum {
 pub(super) enum SentOp {
     Acquire(OpId, Token),
     Renew(OpId, Token),
-    /// A release, with the number of earlier acquires whose outcome is unknown.
+    /// A release, with the number of earlier acquires that the node may still carry out.
     Remove(OpId, Token, usize),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! After a removal was sent for a token, no acquire carries that token again: the next attempt of
 //! the same call gets a new token. A node may carry out the removal late, after an acquire that was
-//! sent later on another connection. With the same token, it would then remove the lock of that
-//! acquire.
+//! sent later on another connection. If both had the same token, the removal would then remove the
+//! lock of that acquire.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// Expired entries are removed only when the map has this many entries more than twice those left
-/// by the last removal. So the removal costs little for each request.
+/// Expired entries are removed once the map has more than twice the entries that the last removal
+/// left, plus this number. So a removal costs little for each request.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
@@ -27,7 +27,8 @@ pub(super) struct TokenEntry {
     /// The acquire that the nodes have not decided yet.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// Time after which no node has a key with `wire`, unless a node carries out a request late.
+    /// Time at which `wire` expires on all nodes. A node that carries out a request late may have
+    /// the key for longer.
     until: Instant,
     /// True if a removal was sent for `wire`.
     spent: bool,
@@ -111,7 +112,7 @@ impl TokenMap {
                 entry.until = now + ttl;
                 entry.wire
             }
-            // The lock was taken through another instance of the store.
+            // The lock is unknown here, for example because another instance of the store took it.
             None => token,
         }
     }

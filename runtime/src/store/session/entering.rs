@@ -71,7 +71,8 @@ impl<S: Service> Shared<S> {
                 state.places.remove_node(&id.0, &own);
                 drop(state);
                 if again {
-                    // An earlier request of this token may still create the node, so it is removed.
+                    // Removed for good, because an unanswered earlier request of this token may
+                    // still create the node.
                     self.remove_for_good(own);
                 }
                 Ok(held(false, owner))
@@ -111,8 +112,8 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // The node can serve only one token, so the request of the earlier token is
-                // dropped.
+                // The node can serve only one token. If a request of the place's last token is
+                // unanswered, that request is dropped.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -134,8 +135,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node is not the first of its directory. Returns true if the node is
-    /// the place of this process. If that place was given up during the request, the node becomes
-    /// the place again, because the request has recreated it.
+    /// the place of this process. If the place was given up and its node removed in the meantime,
+    /// the request has created the node again. The node then becomes the place again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -204,11 +205,11 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // After the event `Turn`, the engine repeats its request, and gets another
-                    // place.
+                    // Another client has removed the node. The event `Turn` makes the engine repeat
+                    // its request, which gets a new place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
-                        // An earlier request may still create the node again.
+                        // An unanswered earlier request may still create the node again.
                         self.remove_for_good(own);
                         self.emit(StoreEvent::Turn(key));
                     }

@@ -13,8 +13,8 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Does both concurrently, because a heartbeat may take longer than a holder's grace after a
-/// revocation.
+/// Does both concurrently: a heartbeat may take so long that the grace of a revoked lock would end
+/// before the holder is notified.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));
@@ -48,7 +48,8 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
             }
             Err(Trouble::Ended) => {
                 shared.session_ended(session);
-                // Closed, because nodes of the session may remain even if its own key is gone.
+                // The session is also closed on the server, because its nodes may remain even if
+                // its key is gone.
                 return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,
@@ -71,7 +72,7 @@ async fn receives<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession
         match shared.service.ended(&session.server, revoked).await {
             Ok(()) => session.doubted.notify_one(),
             Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
-                // The heartbeat task finds that the session is over, and closes it.
+                // `beats` finds the session over, and closes it.
                 shared.session_ended(session);
                 return pending().await;
             }

@@ -11,7 +11,8 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Reply};
 
-/// Longest time that the requests for a key wait for the removal of an expired or unclaimed node.
+/// Longest time that other requests for a key wait until an expired or unclaimed node is removed.
+/// After that, the removal continues in the background.
 const FIRST_REMOVAL: Duration = Duration::from_secs(1);
 
 impl<S: Service> Shared<S> {
@@ -45,8 +46,8 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // Without a fence, the token never had the lock, so its node is removed instead of
-            // kept.
+            // Without a fence, the token never had the lock. So there is nothing to keep, and its
+            // node is removed.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -56,7 +57,8 @@ impl<S: Service> Shared<S> {
         };
         self.state().locks.remove(&id);
         if !found && keep.is_some() {
-            // Nothing was kept. An earlier request may still create the node, so it is removed.
+            // The node was not found, so nothing was kept. But an unanswered earlier request may
+            // still create it.
             self.remove_for_good(lock.node);
         } else if let (Some(keep), Some(_)) = (keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());

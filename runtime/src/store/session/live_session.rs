@@ -10,8 +10,8 @@ use super::service::{Node, Service, Timeout};
 use crate::base::clock::{Clock, Instant};
 use crate::store::{Failure, Retry};
 
-/// Pause after a failed heartbeat, and before each request to watch the session. Without it, a
-/// failing server would be flooded.
+/// Pause after a failed heartbeat, and before each request for the server's notifications about the
+/// session. Without it, a failing server would be flooded.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Bounds of the time that a heartbeat may take before it is sent again.
@@ -33,7 +33,7 @@ pub(super) struct LiveSession<S: Service> {
     pub(super) timeout: Timeout,
     /// Time until which the session is confirmed to last. None when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// Latest time until which a request needs the session to last.
+    /// The latest time until which any request so far needs the session.
     wanted: Mutex<Instant>,
     demand: Notify,
     /// Notified when the server reports that the session may be over.

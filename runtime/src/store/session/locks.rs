@@ -10,7 +10,7 @@ use crate::fence::Fence;
 /// A key, and the token with which a call takes its lock.
 pub(super) type LockId = (FullKey, Token);
 
-/// The tokens that hold a node, or may hold one.
+/// The tokens that have a node, or may have one because a request is unanswered.
 #[derive(Debug)]
 pub(super) struct Locks<N> {
     by_id: HashMap<LockId, Lock<N>>,
@@ -27,8 +27,8 @@ pub(super) struct Lock<N> {
     pub(super) fence: Option<Fence>,
     /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
-    /// Fence in the last revocation of a node with this name. An earlier node may have had the same
-    /// name, so the name alone does not identify the node.
+    /// Fence in the last revocation of a node with this name. Only the fence identifies the node,
+    /// because an earlier node may have had the same name.
     revoked: Option<Fence>,
     number: u64,
 }
@@ -104,8 +104,8 @@ impl<N> Locks<N> {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Inserted even if `over` has already returned this lease, so that `over` returns it again
-        // at its new end.
+        // Inserted even if `over` has already returned the old end of this lease. `over` then also
+        // returns the new end.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true

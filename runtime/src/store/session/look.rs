@@ -28,8 +28,8 @@ use crate::store::{GRACE, Retry};
 /// Pause after an error, before the next wait for the removal of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of requests that taking a lock away needs in addition to an inspection. Each may take the
-/// whole `io_timeout`.
+/// Number of requests that follow those of an inspection when a lock is taken away. Each may take
+/// the whole `io_timeout`.
 const MORE: u32 = 5;
 
 /// A node, with the data that any process can read.
@@ -42,7 +42,7 @@ pub(crate) struct Seen {
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// True if the lock was released, but its node is kept for some time.
+    /// True if the lock was released, but its node stays for the rest of its `cooldown`.
     pub(crate) is_kept: bool,
     /// Creation time of the node, if the server reports it.
     pub(crate) since: Option<SystemTime>,
@@ -76,7 +76,8 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<Directories>> + Send;
 
     /// Sends a revocation of the node to its session. Returns false if the session no longer
-    /// exists. Another process may have sent the same revocation, or may do so at the same time.
+    /// exists. Succeeds even if another process has sent the same revocation, or does so at the
+    /// same time.
     fn revoke(
         &mut self,
         node: &Seen,
@@ -162,8 +163,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because a remaining revocation concerns no other node, and ends
-            // with a session: that of the node, or of this inspection.
+            // An error is ignored. A remaining revocation concerns no other node, and ends with the
+            // node's session or with the session of this inspection.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -15,7 +15,7 @@ pub(crate) struct Access {
     pub(crate) password: String,
     /// Time at which the connection needs new credentials.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     pub(crate) changes: bool,
 }
 
@@ -51,8 +51,9 @@ impl Members {
         })
     }
 
-    /// Returns the user and the password for the next connection: those of `logins`, or else of the
-    /// URL.
+    /// Returns the user and the password for the next connection: those of `logins` if there is
+    /// such a source, otherwise those of the URL. If `logins` returns only a password, the URL's
+    /// user applies.
     pub(crate) async fn access(
         &self,
         logins: Option<&Provider>,

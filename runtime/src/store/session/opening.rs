@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::error::{LockError, millis};
 use crate::store::{Failure, Retry};
 
-/// A session without a node is closed after this long without an acquire.
+/// A session that has no node is closed if no acquire has used it for this long.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl<S: Service> Shared<S> {
@@ -45,8 +45,8 @@ impl<S: Service> Shared<S> {
         self.that_serves(ttl, &session)
     }
 
-    /// Returns the session if it serves `ttl`. The server may have granted less time than
-    /// requested.
+    /// Returns the session, or an error if it is too short for `ttl`: the server may have granted
+    /// less time than requested.
     fn that_serves(
         &self,
         ttl: Duration,
@@ -76,8 +76,8 @@ impl<S: Service> Shared<S> {
     pub(super) async fn closes_if_idle(&self, session: &Arc<LiveSession<S>>) -> bool {
         let now = self.clock.now();
         for class in &self.sessions.classes {
-            // Skips a class that is opening a session, because the heartbeat must not wait until
-            // the session is open.
+            // Skips a class whose slot is locked, because a session is being opened in it. The
+            // heartbeats, which call this function, must not wait for that.
             let Ok(mut slot) = class.slot.try_lock() else {
                 continue;
             };

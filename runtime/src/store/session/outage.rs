@@ -18,7 +18,7 @@ pub(crate) struct Outage {
 enum State {
     #[default]
     Up,
-    /// A request has found no server.
+    /// A request has found no server, but no attempt to reach one has failed yet.
     Lost,
     /// An attempt to reach the server has failed, with this error.
     Away(LockError),
@@ -30,7 +30,8 @@ impl Outage {
         !matches!(*self.state(), State::Up)
     }
 
-    /// Returns the error of a call that needs the server now, if an attempt has failed.
+    /// Returns the error for calls that need the server now, once an attempt to reach it has
+    /// failed.
     pub(crate) fn absence(&self) -> Option<LockError> {
         match &*self.state() {
             State::Away(error) => Some(error.clone()),

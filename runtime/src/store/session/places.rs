@@ -21,8 +21,8 @@ pub(super) struct Places<N> {
 #[derive(Debug)]
 pub(super) struct Place<N> {
     pub(super) node: N,
-    /// Token of the last request with this node. If the answer was lost, this token may have the
-    /// node.
+    /// Token of the last request with this node. If the answer was lost, `Locks` still has the node
+    /// for this token.
     pub(super) asked_by: Token,
     /// The task that waits until the node is the first of its directory.
     pub(super) waits: Option<AbortHandle>,

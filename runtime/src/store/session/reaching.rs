@@ -1,7 +1,8 @@
 //! Attempts to reach the server again in an outage.
 //!
-//! Requests and heartbeats also find out that the server is back. But while it is known to be away,
-//! calls that try only once are refused without a request. So a task of the store tries, too.
+//! A request or a heartbeat also shows that the server is back. But there may be none: while the
+//! server is away, calls that try only once are refused without a request. So a task of the store
+//! makes attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
             shared.service.reach_again().await;
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
-            // Sleeps even after a success. If other requests still fail, the next attempt would
-            // otherwise begin at once.
+            // Sleeps even after a success. Otherwise, the next attempt would begin at once if a
+            // request fails nevertheless.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
             if outage.absence().is_none() {
                 break;

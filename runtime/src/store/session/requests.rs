@@ -45,13 +45,14 @@ impl<S: Service> Shared<S> {
 
     /// Sends the reply to a request. The locks that the request has taken may have been lost
     /// already, because their session has ended or they were taken away by force. The reply is then
-    /// a failure, because events cannot report locks that the engine does not have yet.
+    /// a failure, because events cannot report them before the engine has them.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        // A request takes all of its locks or none, so the remaining locks are given up, too.
+        // A request takes all of its locks or none. So if one is lost, the others are given up,
+        // too.
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
@@ -271,7 +272,8 @@ fn no_adoption(name: &str) -> Failure {
     ))
 }
 
-/// The failure for a ttl that no longer fits into the lock's session.
+/// The failure for a ttl that is too long for the session of the lock. A lock stays in its first
+/// session.
 pub(super) fn outgrown(name: &str) -> Failure {
     refused(format!(
         "a lock at `{name}://` keeps its ttl: its session was opened for a shorter one"

@@ -10,7 +10,8 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::Failure;
 
-/// A node in the directory of a key. No other node has its name while this node may exist.
+/// A node in the directory of a key. While it may exist, no other node in the directory has its
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) key: FullKey,
@@ -22,7 +23,8 @@ pub(crate) struct Node {
 /// The reason why a request to a server has failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// The session is over for this process. Its nodes may exist until it is closed or expires.
+    /// This process must no longer use the session. Its nodes may exist until the server has closed
+    /// it, or it expires.
     Ended,
     Failed(Failure),
 }
@@ -107,8 +109,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         timeout.usable()
     }
 
-    /// Returns the additional time for a confirmation, if a heartbeat is several requests with a
-    /// pause.
+    /// Returns the time that a heartbeat takes in addition to its answers, if it is several
+    /// requests with a pause between them.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -152,7 +154,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the name of a new node with this number. If None, the caller uses a random name.
+    /// Returns the name of a new node with this number. By default none, so that the caller chooses
+    /// a random name.
     fn name(&self, _session: &Self::Session, _key: &FullKey, _number: u64) -> Option<Token> {
         None
     }

@@ -244,8 +244,8 @@ impl Client {
         self.answer().await
     }
 
-    /// Requests the lock again for a waiting token, but gets no answer. Meanwhile the token's node
-    /// becomes the first.
+    /// Requests the lock again for a waiting token. The request is lost, and meanwhile the token's
+    /// node becomes the first.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
@@ -362,8 +362,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted during the removal of its node. A call releases its node, which has
-/// become the first, and gets no answer. Then the next call requests the lock.
+/// Fails if a call gets the lock with a node that is being removed. The waiting call releases its
+/// node, which has become the first, but gets no answer. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -392,7 +392,7 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     for before in 0..BEFORE {
         let taken = client.asks(Token::fixed(100 + before)).await;
         assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-        // The node is taken away, but the holder does not release its lock.
+        // The node is gone on the server, but the holder has not released its lock.
         server.leaves(name);
     }
     let holder = Token::fixed(2);
@@ -409,9 +409,9 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
-/// Fails if a recreated place stays in the queue although its process does not use it. A call's
-/// node becomes the first, but the answer is lost for longer than `CLAIM`, so the place is given
-/// up. Then the call requests the lock again.
+/// Fails if a given-up node stays unused in the queue after a request has created it again. Before,
+/// it became the first, but the answer was lost for longer than `CLAIM`. Then the call requests the
+/// lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;
@@ -431,8 +431,8 @@ async fn a_recreated_place_gets_its_turn() {
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
 
-/// Fails if a given-up place is granted during its removal: the removal would take the lock away
-/// from its holder.
+/// Fails if a call gets the lock with a given-up node whose removal is not over. The removal would
+/// take the lock away again.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_place_is_not_granted() {
     let (server, mut client) = one_waits().await;

@@ -64,7 +64,7 @@ pub(super) struct State<S: Service> {
 
 impl<S: Service> State<S> {
     /// Gives up the place of this process in the queue of `key`. Returns its node. The caller must
-    /// remove the node, because no token uses it now.
+    /// remove the node. No token uses it now: an unanswered request with it is dropped.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -178,8 +178,8 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUnreported) {
-            // Sent under the mutex: `reply` has either reported these locks as taken before this
-            // event, or will report a failure.
+            // Sent under the mutex that `reply` also locks. So `reply` has either reported these
+            // locks as taken before this event, or will report a failure.
             self.emit(StoreEvent::Lost(held));
         }
         drop(state);
@@ -211,8 +211,8 @@ impl<S: Service> Shared<S> {
             }
             return;
         }
-        // If a token requests the lock with this node, the reply to that request reports the
-        // revocation.
+        // If a token requests the lock with this node, the reply to that request shows the
+        // revocation, so the node is not given up here.
         let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
         let is_place =
             |place: &Place<OwnNode<S>>| is_this(&place.node) && place.fence == Some(fence);

@@ -93,8 +93,9 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             let key = id.0.clone();
             shared.submit(Job::Expire(id), vec![key]);
         }
-        // Looks again at least once a second, because a renewal can bring back a lease that was
-        // over. Wakes up early if a new lease may end before all others.
+        // Looks again at least once a second: a renewal can prolong a lease that `over` has
+        // returned, and its new end may be before `next`. Wakes up early if a new lease may end
+        // before all others.
         let pause = next.map_or(LONGEST_SLEEP, |next| pause_until(shared.clock, next));
         let _ = timeout(pause, shared.earlier.notified()).await;
     }

@@ -37,7 +37,7 @@ pub(crate) async fn try_out<S: Service>(
         let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
-        // Skipped if a heartbeat includes a pause, because that would delay each connect.
+        // Skipped if a heartbeat has a pause between its requests, which would delay each connect.
         if service.confirmed_within().is_zero() {
             service.heartbeat(&session, limit).await?;
         }

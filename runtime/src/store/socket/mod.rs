@@ -86,8 +86,8 @@ pub(crate) struct Socket {
     /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
     /// for writes while the send buffer is full.
     readiness: Option<Readiness>,
-    /// Duplicate of the stream's file descriptor, made in advance for `readiness`. If it were made
-    /// only then, a process without a free file descriptor would lose its connection.
+    /// Duplicate of the stream's file descriptor, kept when `readiness` is dropped. Otherwise, the
+    /// next `readiness` would need another one, and fail if the process has no free descriptor.
     copy: Option<Stream>,
     /// True if a write waits for space in the send buffer.
     blocked: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Socket {
     piece: Box<[u8]>,
 }
 
-/// The stream, and the state that listeners share.
+/// The stream of a socket, and the state that the socket shares with listeners.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Stream,
@@ -306,8 +306,9 @@ impl Readiness {
         }
     }
 
-    /// Calls `io`, unless the runtime has recorded that the stream is not ready. If `io` returns
-    /// `WouldBlock`, the runtime waits for the next readiness.
+    /// Calls `io`, or returns `WouldBlock` if the runtime has recorded that the stream is not
+    /// ready. If `io` returns `WouldBlock`, the runtime records this, and waits for the next
+    /// readiness.
     fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, io),

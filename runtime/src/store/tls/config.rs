@@ -83,7 +83,8 @@ impl ServerCertVerifier for Lenient {
         let Some(chain) = &self.chain else {
             return Ok(ServerCertVerified::assertion());
         };
-        // The name is checked last, so this error means that the certificate is valid otherwise.
+        // The verifier checks the name last. So an error about the name means that the certificate
+        // is valid otherwise.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

@@ -11,7 +11,7 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of the request `exists`, which can also watch a missing znode.
+/// The code of the request `exists`. Its watch stays even if the znode does not exist.
 pub(super) const EXISTS: i32 = 3;
 
 /// The request number of notifications about watched paths.
@@ -39,8 +39,8 @@ pub(super) struct Asked {
     number: i32,
     answers: HashMap<i32, Asking>,
     watches: HashMap<String, Vec<(i32, Change)>>,
-    /// Start of the server's silence: the last arrival of bytes, or a later request with no
-    /// unanswered one before it.
+    /// Start of the server's silence: the last arrival of bytes or the first unanswered request,
+    /// whichever is later.
     since: Option<Instant>,
 }
 
@@ -83,8 +83,8 @@ impl Asked {
         );
     }
 
-    /// Appends a request without a waiting caller, such as a ping. Does nothing while a request
-    /// with this number is unanswered.
+    /// Appends a request for whose answer no caller waits, such as a ping. Does nothing while a
+    /// request with this number is unanswered.
     pub(super) fn signal(&mut self, number: i32, code: i32, frames: &mut Vec<u8>) {
         if self.answers.contains_key(&number) {
             return;

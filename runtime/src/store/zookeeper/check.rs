@@ -53,8 +53,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Checks that one server grants sessions, and that its bounds for them are those common to all
-/// servers in the URL.
+/// Checks that one server grants sessions, and allows the same lifetimes as all servers in the URL
+/// together.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
     let classes = ensemble.servers.classes();
     let known = (classes.shortest, classes.longest);

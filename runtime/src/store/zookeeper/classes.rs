@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// Requested session lifetimes, in units of half the server's shortest lifetime. By default, this
-/// unit is one tick, and a server allows 2 to 20 ticks. If it allows more, further lifetimes
-/// follow, each twice the one before.
+/// Requested session lifetimes, in units of half the shortest lifetime that the server allows. By
+/// default, this unit is one tick, and a server allows 2 to 20 ticks. If it allows more, further
+/// lifetimes follow, each twice the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
-/// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
-/// configuration of ZooKeeper.
+/// Least value of half a tick, the interval at which the leader requests the active sessions. It
+/// applies unless the URL specifies the tick (`tickTime`, 2 s in ZooKeeper's example
+/// configuration).
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
 /// Least time added to half a tick, because the leader may be late to request the active sessions
 /// from its followers.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
-/// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session
-/// confirmed for long enough.
+/// Time that `serves` leaves for the writes of a heartbeat, so that a renewal usually finds the
+/// session confirmed for long enough.
 const WRITES: Duration = Duration::from_millis(200);
 
 /// A server's bounds for sessions, and its tick.
@@ -70,8 +71,8 @@ impl Classes {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
-    /// Returns the longest ttl that a session with this lifetime covers at any time between two
-    /// heartbeats. A heartbeat is sent after a third of the confirmed time.
+    /// Returns the longest ttl for which the session is confirmed at any time, even just before the
+    /// next heartbeat takes effect. A heartbeat is sent after a third of the confirmed time.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
         least.saturating_sub(self.propagation() + WRITES)

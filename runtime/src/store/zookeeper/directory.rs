@@ -28,8 +28,8 @@ impl Directory {
     }
 }
 
-/// Returns the znodes with these names. Fails if a znode belongs to another recipe of Curator, or
-/// if the numbers are used up.
+/// Returns the directory with znodes of these names. Fails if a name does not follow Curator's
+/// recipe for an exclusive lock, or if the numbers are used up.
 pub(super) fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {

@@ -6,8 +6,8 @@
 //!
 //! An unanswered creation may have created its znode, or may still do so. In that case, a write to
 //! the session's own znode brings the client's server up to date. After that write, no earlier
-//! request of the session can create a znode. The leader refuses requests of an older connection
-//! (`PrepRequestProcessor.java`, `checkSession`).
+//! request of the session can create a znode. Those of the same connection are over, and the leader
+//! refuses those of an older one (`PrepRequestProcessor.java`, `checkSession`).
 
 use std::time::Duration;
 
@@ -141,7 +141,8 @@ impl ZooKeeper {
     ) -> Answer<EnteredAll> {
         self.create_all(session, line, missing, value, patience)
             .await?;
-        // The answer does not name the transaction (ZOOKEEPER-4026), so the nodes are looked up.
+        // The answer does not contain the transaction, which becomes the fence (ZOOKEEPER-4026). So
+        // the nodes are looked up.
         let made = self.all_own(session, line, nodes, patience).await?;
         let made = made.into_iter().collect::<Option<Vec<_>>>();
         let made = made.ok_or_else(failure::unsettled)?;
@@ -319,7 +320,8 @@ impl ZooKeeper {
             match answered(patience, creating).await {
                 Ok(_) | Err(Error::NodeExists) => return Ok(()),
                 Err(Error::NoNode) => {
-                    // Every user may use the chroot.
+                    // Creates it for every user, because the locks of other users have the same
+                    // parent.
                     done(patience, line.make_path(above, Users::Anyone)).await?;
                 }
                 Err(error) => return Err(failure::trouble(&error)),

@@ -13,7 +13,7 @@ pub(super) enum Error {
     Garbled,
     #[error("the session has expired")]
     SessionExpired,
-    /// The pool has no credentials for a connection.
+    /// The pool's source of credentials returned none for a connection.
     #[error("{0}")]
     NoCredentials(String),
     #[error("authentication failed")]

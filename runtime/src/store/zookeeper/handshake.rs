@@ -1,7 +1,8 @@
 //! The handshake that opens or resumes a session, and reads a server's bounds for sessions.
 //!
 //! A client requests a time-out, and the server answers with the nearest allowed one. ZooKeeper has
-//! no request for the bounds, so a client opens two sessions to find them.
+//! no request for the bounds, so a client opens two sessions to find them: with the shortest and
+//! with the longest possible time-out.
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub(super) struct Granted {
     pub(super) ticket: Ticket,
 }
 
-/// Returns the shortest and the longest lifetime of a session that the server allows now.
+/// Returns the shortest and the longest lifetime that the server allows for a session.
 pub(super) async fn bounds(
     server: &str,
     patience: Duration,
@@ -80,7 +81,7 @@ pub(super) async fn shake(
         None => (0, &[0; PASSWORD][..]),
     };
     // In order: version 0 of the protocol, no transaction seen before, the time-out, and the
-    // session. The final flag refuses a read-only server.
+    // session. With the flag `false`, a server in read-only mode refuses the session.
     let request = Out::default().int(0).long(0).int(asked).long(id);
     exchange(stream, &request.bytes(password).flag(false))
         .await

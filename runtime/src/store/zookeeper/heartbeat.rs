@@ -7,8 +7,8 @@
 //! 1. The client's server records that the session is active. The session's time is counted from
 //!    this moment.
 //! 2. After half a tick and a reserve, the leader has requested the active sessions from that
-//!    server. This request arrived before the answer to the second write, because both take the
-//!    same path.
+//!    server. This request arrived before the answer to the second write, because the leader sends
+//!    both over the same connection.
 //! 3. The server's reply to the leader arrived before the third write, for the same reason. So the
 //!    answer shows that the leader counts the session's time from the first write or later.
 //!
@@ -47,8 +47,8 @@ pub(super) async fn beat(
 }
 
 /// Writes the session's own znode, which exists as long as the session. After the write, the
-/// client's server has all earlier changes. `sync` does not guarantee that, because a replaced
-/// leader answers it without a majority.
+/// client's server has all earlier changes. `sync` does not guarantee that: a leader answers it
+/// without a majority, even after it was replaced.
 pub(super) async fn write(session: &Session, line: &Line, patience: Duration) -> Answer<()> {
     match answered(patience, line.touch(&session.own)).await {
         Ok(()) => Ok(()),

@@ -38,7 +38,7 @@ const READ: usize = 16 * 1_024;
 /// The longest accepted answer, in bytes: a list of a few million names.
 const LONGEST: usize = 256 * 1_024 * 1_024;
 
-/// A connection. Dropping the last reference to it closes its session.
+/// A connection. If the last reference to an open connection is dropped, its session is closed.
 #[derive(Debug)]
 pub(super) struct Line {
     requests: UnboundedSender<Request>,
@@ -199,8 +199,8 @@ async fn write(
             return Error::disconnected(&error);
         }
         if closes {
-            // The server answers the request to close the session, and ends the connection. `read`
-            // notices that end.
+            // The server answers the request to close the session, and then ends the connection.
+            // `serve` returns when `read` notices that.
             return pending().await;
         }
     }

@@ -20,8 +20,8 @@ use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
 /// Maximum number of calls of a session that request locks or check their positions at the same
-/// time. Further calls wait, so a renewal waits behind few requests. If a waiting call gives up, it
-/// sends no request to a slow server.
+/// time. Further calls wait. So a renewal is sent behind few requests, and a call that gives up
+/// while it waits sends nothing to a slow server.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
@@ -119,7 +119,7 @@ impl Session {
         let _ = current.wait_for(|now| matches!(now, Current::Over)).await;
     }
 
-    /// Closes the session as soon as no request needs it.
+    /// Closes the session once no running request uses its connection. Further requests fail.
     pub(super) fn close(&self) {
         self.closing.send_replace(true);
     }
@@ -149,7 +149,7 @@ impl Session {
         self.state().made.get(&name).cloned()
     }
 
-    /// Records that the node is the znode `made`.
+    /// Records that the znode `made` was created for the node.
     pub(super) fn has_made(&self, name: Token, made: Made) {
         let mut state = self.state();
         state.doubts.remove(&name);

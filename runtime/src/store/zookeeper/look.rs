@@ -145,7 +145,7 @@ impl ZooKeeperLook {
     }
 }
 
-/// Returns a node of another client, without any details.
+/// Returns a node, or a directory, that this client may not read. Only the path is known.
 fn foreign(path: String) -> Seen {
     Seen {
         path,
@@ -206,7 +206,8 @@ impl Look for ZooKeeperLook {
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
             let key = percent_decoded(&name)?;
-            // Each lock's key has one directory, so other encodings of the key are skipped.
+            // Skips a name that decodes to a key, but differs from the name that `Names` has for
+            // this key. No lock uses such a directory.
             let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
             (is_its_own && wanted(&key)).then_some((name, key))
         });

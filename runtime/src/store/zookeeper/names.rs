@@ -29,7 +29,7 @@ pub(crate) struct Number(i32);
 
 impl Number {
     /// True if the directory has used up its numbers. The server then repeats the last number, or
-    /// continues with negative numbers (ZOOKEEPER-3249).
+    /// continues with negative numbers (ZOOKEEPER-3249), so the numbers no longer show the order.
     pub(crate) fn is_worn_out(self) -> bool {
         self.0 < 0 || self.0 == i32::MAX
     }
@@ -90,8 +90,8 @@ pub(crate) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
-/// Returns the node's name from the name of its znode. None if the znode has no [`prefix`] of a
-/// node.
+/// Returns the node's name from the name of its znode. None if the znode's name does not begin with
+/// the [`prefix`] of a node.
 pub(crate) fn token(znode: &str) -> Option<Token> {
     let (name, _) = znode.strip_prefix("_c_")?.split_once("-lock-")?;
     Token::parse(&name.replace('-', ""))
@@ -110,7 +110,8 @@ pub(crate) fn prefix(name: Token) -> String {
     format!("_c_{}-{LOCK}", parts.join("-"))
 }
 
-/// Returns the number of a znode with one of Curator's names for an exclusive lock.
+/// Returns the number at the end of a znode's name. None if Curator does not use such a name for an
+/// exclusive lock.
 pub(crate) fn number(name: &str) -> Option<Number> {
     let (_, number) = name.rsplit_once(LOCK)?;
     number.parse().ok().map(Number)
@@ -123,7 +124,7 @@ pub(crate) fn is_path(path: &str) -> bool {
 }
 
 /// True if ZooKeeper accepts the character in a path. It checks UTF-16, where characters above the
-/// first 65,536 are surrogates.
+/// first 65,536 are surrogates, which it refuses.
 fn is_plain(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }

@@ -38,7 +38,7 @@ impl LockStore for PostgresStore {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
-            // Ready events do not prevent requests from being sent.
+            // Submitted requests are sent first, by `advance`, even if events are ready.
             if !mem::take(&mut self.unsent)
                 && let Some(event) = self.events.pop_front()
             {

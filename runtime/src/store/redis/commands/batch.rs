@@ -29,9 +29,11 @@ pub(crate) type Batches = OneOrMany<Batch>;
 /// Sorts requests into batches.
 pub(crate) struct Batcher {
     most: usize,
-    /// True if a release and an acquire of the same lock may be sent as one script.
+    /// True if a release and an acquire of the same lock may be sent as one script. False for a
+    /// node of a quorum or of a cluster.
     turns: bool,
-    /// True if only one request is expected. The batcher then needs no sets of keys.
+    /// True if only one request is expected. No lock can then occur twice in a batch, so the
+    /// batcher needs no sets of keys.
     is_single: bool,
     releases: Side,
     acquires: Side,
@@ -126,7 +128,7 @@ impl Batcher {
     }
 
     /// True if the open batches are only a release and an acquire of the same lock. The release
-    /// must neither keep the lock nor leave it free.
+    /// must be a plain one, without `keep` and `makes_way`.
     fn is_turn(&self) -> bool {
         let ([released], [acquired]) = (&self.releases.batch[..], &self.acquires.batch[..]) else {
             return false;

@@ -61,8 +61,9 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The queue's key may be on another node, so the script gets the shares' key as the queue.
-        // That key has another type, so the script treats it as an empty queue.
+        // The queue's key may be on another node, but the script requires one. So it gets the
+        // shares' key in its place. That key has another type, so the script treats it as an empty
+        // queue.
         [
             Op::Keep {
                 renewals,

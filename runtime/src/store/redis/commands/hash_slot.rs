@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 /// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// For each slot, the smallest number that puts a key into the slot if its hexadecimal digits are
-/// the key's hash tag.
+/// For each slot, the smallest number whose hexadecimal digits, as the hash tag of a key, put the
+/// key into that slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
@@ -50,7 +50,7 @@ pub(crate) fn of(key: &str) -> u16 {
 }
 
 /// Returns the part of `key` that determines the slot: the text between the first `{` and the first
-/// `}` after it. If that text is missing or empty, this is the whole key.
+/// `}` after it. Returns the whole key if that text is missing or empty.
 fn hashed(key: &str) -> &str {
     let tag = key
         .split_once('{')

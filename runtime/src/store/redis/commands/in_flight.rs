@@ -25,7 +25,8 @@ impl InFlight {
                 ordered: self.ordered,
             },
             // A process that does not listen is not notified of waiting processes. It must
-            // therefore assume that others wait, and must not pass the lock among its own calls.
+            // therefore assume that others wait (`wanted`), so that it does not hand the lock over
+            // among its calls for too long.
             Reply::Acquired {
                 fence,
                 reserved_fences,

@@ -24,8 +24,7 @@ pub(crate) struct KeyNames {
     /// `host pid`.
     owner: String,
     fences: String,
-    /// Prefix of the keys of queues. The next fields are the prefixes for shares, results and
-    /// channels.
+    /// Prefix of the keys of queues. `shares`, `results` and `channels` are also prefixes.
     queues: String,
     shares: String,
     results: String,
@@ -76,7 +75,7 @@ impl KeyNames {
     }
 
     /// Returns the same names for a node of a quorum (Redlock). There, locks have no auxiliary
-    /// keys, because the content of such keys would differ from node to node.
+    /// keys, because independent nodes would have different content in them.
     pub(crate) fn without_companions(self) -> Self {
         Self {
             auxiliary_keys: false,
@@ -115,8 +114,8 @@ impl KeyNames {
         self.slot.is_some()
     }
 
-    /// Returns this process's name in queues. `Debug` does not show the name: a client that knows
-    /// it could take a key that was handed to this process.
+    /// Returns this process's name in queues. `Debug` does not show the name: with it, another
+    /// client could take a key that is reserved for this process.
     pub(crate) fn process(&self) -> &str {
         &self.process
     }
@@ -208,7 +207,8 @@ impl KeyNames {
 /// The auxiliary key of a lock, as an argument of a command.
 #[derive(Debug)]
 pub(crate) enum AuxiliaryKey<'a> {
-    /// Joined only when the command is written, which saves one allocation for each request.
+    /// The prefix and the lock's key. They are joined only when the command is written, which saves
+    /// one allocation for each request.
     Usual(Joined<'a, 2>),
     InSlot(String),
 }

@@ -6,8 +6,8 @@ use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use super::scripts::LuaScript;
 
-/// Maximum capacity, in bytes, that an empty buffer keeps. More memory, used for a burst of
-/// requests, is freed.
+/// Maximum capacity, in bytes, of an emptied buffer. Further memory, which a burst of requests has
+/// needed, is freed.
 const KEPT: usize = 64 * 1024;
 
 /// Commands to send, in the order of sending.

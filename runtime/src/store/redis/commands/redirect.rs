@@ -16,7 +16,8 @@ pub(crate) struct Endpoint {
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Endpoint,
-    /// True if the redirect applies only to this request, because the slot is still moving to `to`.
+    /// True if only this request must be sent to `to`, because the slot is still moving there
+    /// (`ASK`). False if the slot has moved (`MOVED`).
     pub(crate) once: bool,
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct Redirect {
 /// a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// True if the request must have its own script, without other requests.
+    /// True if no other request may share the script, because the server refused such a script.
     pub(crate) alone: bool,
     /// True if the request must be preceded by `ASKING`: the node then serves it although the slot
     /// is still moving to that node.
@@ -50,8 +51,8 @@ impl Redirect {
         let slot = words.next()?.parse().ok()?;
         // The port follows the last colon, because an IPv6 address contains colons, too.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // The answering node has no host name for the other node. The cluster's slot map may
-        // contain one.
+        // The answering node does not have the host name of the other node. The request then fails,
+        // and the store reads the cluster's slot map, which may contain one.
         if host == "?" {
             return None;
         }

@@ -41,8 +41,8 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
             let failure = server_error(error.code(), error.details());
             ops.iter().map(|_| Err(failure.clone())).collect()
         }
-        // One answer for all requests: all acquired locks were free, or all released ones had their
-        // tokens.
+        // A single value answers all requests: all requested locks were free, or all released ones
+        // had their tokens. Otherwise, the answer is a list.
         ([first, ..], all @ (Value::BulkString(_) | Value::Int(_))) if is_batched(first) => ops
             .iter()
             .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
@@ -125,8 +125,8 @@ fn refused(error: &str) -> Failure {
     }
 }
 
-/// Reads the fence of a lock that was free and had no queue. The script has reserved as many fences
-/// as requested.
+/// Reads the fence of a lock that was free and had no queue. The script has then also reserved all
+/// requested fences, without returning their number.
 fn free(fence: &Value, reserved_fences: u32) -> Option<Reply> {
     Some(Reply::Acquired {
         fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
@@ -182,7 +182,8 @@ fn owner(value: &Value) -> Option<Arc<Owner>> {
     Owner::read(text(value)?).map(Arc::new)
 }
 
-/// Reads a kept result, or an answer of `acquire_one.lua`: a fence, or a list of one answer.
+/// Reads a kept result, or else an answer of `acquire_one.lua`: the fence of a lock that was free,
+/// or a list of one answer.
 fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     match (value, array(value)) {
         (fence @ Value::BulkString(_), _) => free(fence, 0).map(Ok),
@@ -195,7 +196,8 @@ fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// Reads an answer of `release_one.lua`: a number, or a list of one answer.
+/// Reads an answer of `release_one.lua`: a number if the lock was simply removed or not found,
+/// otherwise a list of one answer.
 fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     match array(value) {
         Some([one]) => individually(one, released),
@@ -335,8 +337,8 @@ mod tests {
         assert_eq!(failure.code(), "protocol");
     }
 
-    /// Fails if an unreadable refusal is dropped from the answers. The following answers would then
-    /// belong to the wrong locks.
+    /// Fails if the refusal of one renewal is dropped because its text is unreadable. Each later
+    /// answer would then belong to the wrong lock.
     #[test]
     fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {

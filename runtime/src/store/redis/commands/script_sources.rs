@@ -17,8 +17,8 @@ const LASTS: Duration = Duration::from_secs(1);
 /// sending.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptSources {
-    /// Number of the request that last loaded the scripts. `None` once the server has found a
-    /// script for a request after that load.
+    /// Number of the request that last loaded the scripts. `None` after a later request has found
+    /// its script on the server.
     load: Option<u64>,
     by_source_until: Option<Instant>,
     /// True if the user may not send `EVAL`.
@@ -44,7 +44,8 @@ impl ScriptSources {
     }
 
     /// Records that the server did not find the script of this request. Returns true if the scripts
-    /// must be loaded again.
+    /// must be loaded again. If they were lost again after a load, further requests carry the
+    /// source instead.
     pub(crate) fn missed(&mut self, number: u64, now: Instant) -> bool {
         let again = self.load.is_some_and(|load| load < number);
         if again && !self.refused {

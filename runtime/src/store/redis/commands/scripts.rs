@@ -72,7 +72,8 @@ scripts! { ALL, 16:
     PART = "queue.lua" "waiting.lua" "part.lua";
 }
 
-// Scripts that inspect a lock, or take it away from its holders. No pool loads them.
+// Scripts that inspect a lock, or take it away from its holders. Pools do not load them when they
+// connect: `look` loads them for each use.
 scripts! { #[cfg(test)] LOOKING, 2:
     INSPECT = "queue.lua" "look.lua" "inspect.lua";
     TAKE_AWAY = "queue.lua" "waiting.lua" "look.lua" "take_away.lua";

@@ -20,9 +20,9 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
 
 /// Reads the answers for the keys of a list, one at a time.
 ///
-/// A key that this client may not read is shown as foreign, so that the other locks can still be
-/// listed. If the client may read none of the keys, the list fails, to report the missing
-/// permission.
+/// A key that this client may not read is shown as a foreign lock, like one of other software. So
+/// the other locks can still be listed. If the client may read none of the keys, the list fails, to
+/// report the missing permission.
 pub(crate) struct List {
     reads_some: bool,
 }
@@ -151,8 +151,8 @@ fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     })
 }
 
-/// Reads the cursor and the keys in an answer to `SCAN`. Skips keys that are not UTF-8, because
-/// they are not locks.
+/// Reads the cursor and the keys in an answer to `SCAN`. Skips keys that are not UTF-8, because the
+/// keys of locks are UTF-8.
 pub(crate) fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Failure> {
     match answer {
         Some(Value::ServerError(error)) => {

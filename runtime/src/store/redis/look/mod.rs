@@ -32,8 +32,8 @@ use crate::store::{Failure, Retry};
 pub(crate) enum Action {
     /// Returns the state of the lock.
     Inspect,
-    /// Returns the state without the shares and the queue, because their keys may be on another
-    /// node.
+    /// Returns the state without the shares and the queue. While a slot moves, their keys may be on
+    /// another node.
     InspectAlone,
     TakeAway,
 }
@@ -144,7 +144,8 @@ impl RedisSource {
     }
 
     /// Returns the answers to `questions`. If the open connection fails, connects again and repeats
-    /// the questions. This does no harm: a second run does not take a lock away again.
+    /// the questions. This is harmless even for `Action::TakeAway`, because a second run of its
+    /// script has no further effect.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await

@@ -11,7 +11,7 @@ use crate::owner::Owner;
 /// can be ahead of the clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// A parsed value, without the token and the name of the process.
+/// The parsed value of a lock's key, without the token and the name of the process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written<'a> {
     Held(Record<'a>),
@@ -20,7 +20,7 @@ pub(crate) enum Written<'a> {
     Kept(Record<'a>),
     /// A shared lock with at most this many shares, 0 for no limit.
     Shared(u32),
-    /// Handed to a waiting process that has not taken it yet.
+    /// Reserved for a waiting process, which has not taken it yet.
     Handed,
     Foreign,
 }
@@ -29,8 +29,8 @@ pub(crate) enum Written<'a> {
 /// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence. On a node of a quorum, the time of the acquisition in microseconds. For a waiting
-    /// process, the time since which it queues.
+    /// A fence. On a node of a quorum, the time of the acquisition in microseconds. In the queue's
+    /// record of a waiting process, the time since which it waits.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }

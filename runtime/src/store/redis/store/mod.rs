@@ -57,8 +57,8 @@ pub(crate) struct RedisStore {
     /// for its end.
     opening: bool,
     last_generation: Generation,
-    /// The connection of each pending acquire. An acquire whose request failed stays here if it may
-    /// have been carried out.
+    /// The connection of each pending acquire. A failed acquire stays here if it may have been
+    /// carried out, because its removal must follow it on the same connection.
     acquires: IdMap<OpId, Generation>,
     /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,
@@ -155,9 +155,8 @@ impl RedisStore {
         }
     }
 
-    /// Returns the number of the current connection, and its server's `INFO`. A restarted server
-    /// needs a new connection, so the `INFO` describes the same process as long as the connection
-    /// lasts.
+    /// Returns the number of the current connection, and its server's `INFO`. A restart of the
+    /// server ends the connection, so the `INFO` describes the process that runs now.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
         Some((connection.generation, connection.info.as_ref()))
@@ -242,7 +241,8 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // If no request is pending, only this check notices the end of the connection.
+        // Notices the end of a connection without pending exchanges. If there are some, their
+        // failure shows the end.
         let ended = self
             .connection
             .as_ref()
@@ -412,8 +412,8 @@ fn disconnected() -> Failure {
 }
 
 /// Turns the failure of a connection, or of an attempt to connect, into the failure of a request
-/// that was never sent. A retry makes sense, because the next attempt may reach another server.
-/// Refused credentials are the exception.
+/// that was never sent. The request may be retried, because the next attempt may reach another
+/// server. Only refused credentials keep their retry policy.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => failure.retry,

@@ -19,7 +19,8 @@ use crate::store::redis::wire::connection::{
 use crate::store::{Failure, Give, GiveKind, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
-    /// Sends all requests, in order. If they cannot be sent now, holds them back or refuses them.
+    /// Sends all requests, in order. Holds them back during the first attempt to connect, and while
+    /// a `WAIT` is unanswered. Without a connection, refuses them.
     pub(super) fn send(&mut self, requests: &mut Vec<Request>) {
         let most = if self.names.in_cluster() {
             1
@@ -80,8 +81,8 @@ impl RedisStore {
         }
     }
 
-    /// Repeats a removal on the retired connection on which its acquire was sent. If the server
-    /// ever reads the acquire there, it then reads the removal as well.
+    /// Sends a removal also on the retired connection on which its acquire was sent. If the server
+    /// reads that acquire late, it then reads the removal after it.
     fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
@@ -220,7 +221,7 @@ impl RedisStore {
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
         // An acquire that failed but may have been carried out stays in `acquires`. The entry later
-        // shows whether its removal is sent on the same connection.
+        // shows on which connection its removal must also be sent.
         if !matches!(&result, Err(failure) if failure.executed) {
             self.acquires.remove(&id);
         }
@@ -250,7 +251,7 @@ impl RedisStore {
         };
         match failure.code() {
             "NOSCRIPT" => self.script_missed(stamp),
-            // After a fail-over, the address may lead to another server, which is the master.
+            // Connects again: after a fail-over, the same address may lead to the new master.
             "READONLY" => self.supervisor.replace(),
             _ => {}
         }
@@ -289,8 +290,8 @@ impl RedisStore {
 }
 
 /// Records that an acquire is sent on the connection `generation`. For a removal, returns true if
-/// all acquires that it undoes were sent on this connection. Otherwise also returns one of the
-/// other connections, if there is one.
+/// all acquires that it undoes were sent on this connection. Otherwise, also returns another
+/// connection on which one of them was sent, if any.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,

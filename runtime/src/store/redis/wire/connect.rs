@@ -59,8 +59,8 @@ impl OpenedConnection {
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
         self.do_one(cmd("SUBSCRIBE").arg(channel)).await?;
-        // An empty message tests the permission to publish. Without this permission, the process
-        // could not notify a lock's holder that it waits.
+        // Tests the permission to publish, with an empty message. Without it, the process could not
+        // notify the holder of a lock that it waits for.
         self.do_one(cmd("PUBLISH").arg(channel).arg("")).await
     }
 
@@ -157,7 +157,7 @@ impl Server {
         access: &Access,
         protocol: ProtocolVersion,
     ) -> Result<OpenedConnection, RedisError> {
-        // Boxed: otherwise the TLS handshake would be a part of every future that connects.
+        // Boxed. Otherwise, the TLS handshake's state would enlarge every future that connects.
         let line = Box::pin(open::open(self, access, protocol)).await?;
         Ok(OpenedConnection {
             line,

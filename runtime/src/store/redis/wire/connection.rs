@@ -19,8 +19,8 @@ use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 use crate::store::socket::Wire;
 
-/// Minimum silence before a connection is replaced, even with very short leases: a busy machine is
-/// silent for this long now and then.
+/// Minimum silence before a connection is replaced, even with very short leases. A server on a busy
+/// machine is silent for this long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// On a slow network, a connection counts as silent only after this many of its round trips.
@@ -74,7 +74,7 @@ pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> 
     kept
 }
 
-/// Identifies a pipeline and its connection.
+/// Identifies a pipeline (commands that were sent together) and its connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) generation: Generation,
@@ -113,7 +113,8 @@ pub(crate) enum Content {
 }
 
 impl Connection {
-    /// On a slow network, the patience of requests is extended, to `slowest` at most.
+    /// Takes an opened connection into use. If its round trips are slow, it extends the patience of
+    /// requests, to `slowest` at most.
     pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
@@ -260,7 +261,7 @@ impl Connection {
         self.send(Content::Other, patience);
     }
 
-    /// Records that an answer has arrived.
+    /// Records that `exchange` was answered, and measures its round trip.
     pub(crate) fn answered(&mut self, exchange: &Exchange) {
         self.last_answer = Instant::now();
         let sample = self.last_answer - exchange.sent_at;

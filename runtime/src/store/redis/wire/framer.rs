@@ -21,8 +21,8 @@ const LONGEST_LINE: usize = 64 * 1024;
 /// Maximum length of any other line. It contains at most a short number.
 const LONGEST_NUMBER: usize = 32;
 
-/// Maximum number of values in one array, set or map. A cluster's slot map has up to 16,384
-/// entries.
+/// Maximum number of values in one array, set or map. The longest expected one is a cluster's slot
+/// map, with up to 16,384 entries.
 const MOST: u64 = 64 * 1024;
 
 /// Maximum length of a text, and of a reply with its whole content, in bytes. The replies to this
@@ -32,7 +32,8 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// Returned replies are removed from the start of the buffer when they exceed this number of bytes.
+/// Number of bytes of returned replies that may stay at the start of the buffer, so that the bytes
+/// behind them are moved less often.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.
@@ -61,7 +62,7 @@ pub(crate) struct Framer {
     missing: Vec<u64>,
     /// The length of the incomplete reply so far.
     length: u64,
-    /// The number of bytes that were examined one by one.
+    /// The number of bytes that the search for line ends has examined.
     #[cfg(test)]
     looked_at: u64,
 }
@@ -217,8 +218,7 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // RESP3 attributes come before the value that they describe. This value must still
-            // arrive, too.
+            // RESP3 attributes come before the value that they describe. The `1` counts this value.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -261,7 +261,8 @@ impl Framer {
 
     fn grow(&mut self, by: u64) -> Result<(), Garbage> {
         self.length += by;
-        // The 64 bytes are for the line before a text of the maximum length, and for its line end.
+        // Allows 64 bytes more, for the line before a text of the maximum length, and for the line
+        // end after it.
         if LONGEST + 64 < self.length {
             return Err(Garbage(format!("a reply of more than {LONGEST} bytes")));
         }

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::redis::wire::replies;
 
-/// Sends a stream through the framer, in pieces of these lengths, which repeat. Returns the bytes
-/// of the complete replies, the error, and the framer.
+/// Sends a stream through the framer, in pieces of these lengths. For a longer stream, the lengths
+/// are used again. Returns the bytes of the complete replies, the error, and the framer.
 fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
     let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
     for piece in pieces.iter().cycle() {

@@ -1,8 +1,9 @@
 //! Sends and receives the bytes of one connection. Requests are sent in order, and answered in the
 //! same order.
 //!
-//! The thread that polls the store does this. So a thread with a request writes it to the socket
-//! without waking another thread. The thread that is notified of an answer reads that answer.
+//! The thread that polls the store also does this I/O. So a thread with a request writes it to the
+//! socket without waking another thread. The thread that is notified of an answer reads that
+//! answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -203,7 +204,7 @@ impl Line {
     }
 }
 
-/// True if a push of this kind is the answer to a command.
+/// True if a push of this kind is the answer to a command: RESP3 answers `SUBSCRIBE` with a push.
 fn is_reply(kind: &PushKind) -> bool {
     matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
 }

@@ -13,7 +13,7 @@ pub(crate) struct Access {
     pub(crate) password: Option<String>,
     /// Time at which the connection logs in again.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials.
+    /// True if the next attempt may get other credentials, so a refused login is retried.
     pub(crate) changes: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn login(
     protocol: ProtocolVersion,
 ) -> Result<(), RedisError> {
     match try_login(line, access, db, protocol, access.user.as_deref()).await {
-        // Redis 5 has a password and no users.
+        // Redis 5 has a password and no users, so the user is left out.
         Err(error) if reports(&error, "wrong number of arguments for 'auth'") => {
             try_login(line, access, db, protocol, None).await
         }
@@ -68,9 +68,9 @@ async fn try_login(
     let answers = line.ask(&commands).await?;
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
-        // The connection works even if the server does not know the commands for names, or does not
-        // permit them. In RESP2 without credentials, these may be the first commands. A server that
-        // needs a password then answers them with `NOAUTH`.
+        // Ignores most errors of the commands for names, because the connection works without them.
+        // In RESP2 without credentials, they may be the first commands. A server that requires a
+        // password then answers them with `NOAUTH`.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })
