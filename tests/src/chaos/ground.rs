@@ -62,7 +62,7 @@ pub struct Requirement {
     pub run: fn(&Ground, &Sheet),
 }
 
-/// Stores of requirements that hold on Redis and in memory.
+/// The stores for requirements that run on Redis and in memory.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
 /// Stores of requirements that also hold on etcd and ZooKeeper, whose locks belong to sessions.
 pub(super) const EVERYWHERE: &[Store] = &[
@@ -72,9 +72,9 @@ pub(super) const EVERYWHERE: &[Store] = &[
     Store::Etcd,
     Store::Zookeeper,
 ];
-/// Stores of requirements about a Redis server and its network.
+/// The stores for requirements about a Redis server and its network.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
-/// Stores of requirements that hold on Redis, in memory and on PostgreSQL.
+/// The stores for requirements that run on Redis, in memory and on PostgreSQL.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];
 pub(super) const SERVERS: &[Store] = &[Store::Redis, Store::Postgres];
 

@@ -17,7 +17,7 @@ use crate::server::Server;
 /// The length of a record in a key's queue on Redis, in bytes.
 const RECORD: u64 = 46;
 
-/// A dedicated server for one requirement.
+/// A dedicated server for one requirement (a promise that the harness checks under faults).
 pub(super) enum Site {
     Redis(Server),
     Postgres {

@@ -19,7 +19,7 @@ const SHOWN: &str = "\\u{1b}[2Jgo\\rne\\u{202e}\\u{2028}";
 /// Names of a process and its function, which make text bold and reverse its direction.
 const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 
-/// The parts of `OWNER` as the command must show them.
+/// The function, host and pid of `OWNER` as the command must show them.
 const SHOWN_OWNER: &str = "f\\u{202e}n on ho\\u{1b}[1mst (pid 17)";
 
 /// Makes `OWNER` the holder of the lock `KEY`.

@@ -98,7 +98,7 @@ impl LockRequest {
         }
     }
 
-    /// Sets the place in the program that requests the lock. The owner record names it.
+    /// Sets the source location that requests the lock. The owner record names it.
     pub(crate) fn at(mut self, at: At) -> Self {
         self.at = at;
         self

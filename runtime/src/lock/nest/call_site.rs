@@ -1,4 +1,4 @@
-//! The place in the program where a lock is taken.
+//! The source location where a lock is taken.
 
 use std::any::type_name;
 use std::fmt;
@@ -113,7 +113,7 @@ fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
     }
 }
 
-/// The place in the program that requests a lock. Shown as `file:line`.
+/// The source location that requests a lock. Shown as `file:line`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
     /// An annotated function.

@@ -40,13 +40,13 @@ pub(crate) struct Lock {
 pub(crate) struct LeaseRef {
     pub(crate) pool: PoolId,
     pub(crate) cell: Arc<LeaseCell>,
-    /// The place in the program where the lock was taken.
+    /// The source location where the lock was taken.
     pub(crate) at: At,
     /// True for a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
-    /// Place of a call that waited for this lock in a task spawned by the holder's body. If the
-    /// lease is lost, this place is logged once, and thereby removed.
+    /// Source location of a call that waited for this lock in a task spawned by the holder's body.
+    /// If the lease is lost, the location is taken and logged, so it is logged only once.
     own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 

@@ -93,11 +93,11 @@ fn value(bytes: &[u8]) -> Option<Value> {
         .then(|| redis::parse_redis_value(bytes).ok())?
 }
 
-/// Checks that the parsed reply to each request has a shape that fits the request.
+/// Parses `bytes` as the reply to each kind of request in turn.
 ///
 /// # Panics
 ///
-/// If a property does not hold.
+/// If a result does not fit its request.
 pub fn replies(bytes: &[u8]) {
     let Some(value) = value(bytes) else {
         return;

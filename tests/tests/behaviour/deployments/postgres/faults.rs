@@ -140,8 +140,8 @@ async fn leases_survive_only_short_stops() {
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // The timeout is long, so that no answer to a removal of idle rows (a sweep) is late. The pool
-    // would repeat the removal only much later.
+    // The timeout is long, so that no answer to a removal of idle rows (a sweep) counts as late.
+    // After a late answer, the pool would repeat the sweep only much later.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;
