@@ -51,9 +51,11 @@ async fn hung(of: usize, away: usize) {
         nodes.servers[node].pause();
     }
     let excuse = Excuse::begin();
-    let fastest = take(&pool, "without", 50).await;
+    // Only the first calls can wait, because the pool then skips the silent nodes.
+    let fastest = take(&pool, "first", 3).await;
     // Half of the default node timeout.
     let most = Duration::from_millis(25) + excuse.so_far();
+    take(&pool, "without", 50).await;
     for node in 0..away {
         nodes.servers[node].resume();
     }
