@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::python;
 use crate::server::Server;
 
-/// A server program from a package of PyPI, the Python registry.
+/// A server program from a package of the Python registry.
 #[derive(Debug)]
 pub struct Brand {
     /// Environment variable with the path of a program to use instead of the package.
