@@ -371,6 +371,24 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
     Ok(())
 }
 
+/// Fails if a pool that connects in the background logs an outage although its server answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_start_is_no_outage() {
+    let mut server = Server::start();
+    let pool = LockPool::builder().url(server.url()).connect_lazy();
+    let pool = pool.expect("a valid URL");
+    let lazy = pool.lock("lazy").ttl(LONG).wait(LONG);
+    drop(lazy.acquire().await.expect("the server answers"));
+    server.kill();
+    let store = format!("redis://{}", server.address());
+    let outages = || {
+        let of_store = |(_, fields): &(Level, Fields)| fields["store"] == store;
+        events("store-away").into_iter().filter(of_store).count()
+    };
+    wait::until_async("it is away", LONG, || 0 < outages()).await;
+    assert_eq!(outages(), 1);
+}
+
 /// Fails if a loss or a change of the store's state has no event. Also fails if the event lacks its
 /// code, or has another level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

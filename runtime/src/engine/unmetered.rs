@@ -26,5 +26,5 @@ impl Times {
 
     pub(super) fn sends(&mut self, _: &[Request], _: Instant) {}
 
-    pub(super) fn answered(&mut self, _: OpId, _: Instant) {}
+    pub(super) fn answered(&mut self, _: OpId, _: Instant, _: bool) {}
 }

@@ -55,6 +55,11 @@ pub(crate) fn connect(target: Target, options: Options) -> Connecting {
 }
 
 impl LazyStore {
+    /// True if an attempt to connect has failed.
+    fn has_failed(&self) -> bool {
+        self.supervisor.reason().code() != UNCONNECTED
+    }
+
     /// Starts and finishes attempts to connect. Returns true if one has started or ended.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
@@ -69,8 +74,7 @@ impl LazyStore {
                 Err(failure) => drop(self.supervisor.failed(failure)),
             }
         }
-        let has_failed = self.supervisor.reason().code() != UNCONNECTED;
-        if self.store.is_some() || (has_failed && seeded!(LazyGivesUp)) {
+        if self.store.is_some() || (self.has_failed() && seeded!(LazyGivesUp)) {
             return moved;
         }
         // Begins no second attempt beside one that seems to hang, because that one may migrate a
@@ -115,7 +119,11 @@ impl LockStore for LazyStore {
     }
 
     fn is_away(&self) -> bool {
-        self.store.as_ref().is_none_or(|store| store.is_away())
+        match &self.store {
+            Some(store) => store.is_away(),
+            // A start beside a server that answers is no outage.
+            None => self.has_failed(),
+        }
     }
 
     fn absence(&self, key: &FullKey) -> Option<LockError> {

@@ -345,7 +345,9 @@ impl EngineState {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);
-                    self.standing.times.answered(op, now);
+                    // A request that was refused for lack of a connection has no time.
+                    let sent = result.as_ref().map_or_else(|it| it.executed, |_| true);
+                    self.standing.times.answered(op, now, sent);
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),

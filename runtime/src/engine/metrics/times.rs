@@ -54,13 +54,13 @@ impl Times {
         }
     }
 
-    /// Records the store's answer to a request.
-    pub(in crate::engine) fn answered(&mut self, id: OpId, now: Instant) {
+    /// Records the answer to a request. Its time counts only if the request may have been `sent`.
+    pub(in crate::engine) fn answered(&mut self, id: OpId, now: Instant, sent: bool) {
         let index = id.0.checked_sub(self.first);
         let index = index.and_then(|index| usize::try_from(index).ok());
         let asked = index.and_then(|index| self.asked.get_mut(index)?.take());
-        if let Some((kind, sent)) = asked {
-            self.meter.answered(kind, now.since(sent));
+        if let Some((kind, at)) = asked.filter(|_| sent) {
+            self.meter.answered(kind, now.since(at));
         }
         while let Some(None) = self.asked.front() {
             self.asked.pop_front();
@@ -115,13 +115,13 @@ mod tests {
             times.sends(&[request(number)], now);
         }
         for number in 1..5_000 {
-            times.answered(OpId(number), now);
+            times.answered(OpId(number), now, true);
         }
         assert!(5_000 <= times.asked.capacity(), "the first is open");
-        times.answered(OpId(0), now);
+        times.answered(OpId(0), now, false);
         for number in 5_000..5_100 {
             times.sends(&[request(number)], now);
-            times.answered(OpId(number), now);
+            times.answered(OpId(number), now, true);
         }
         assert!(times.asked.is_empty());
         assert!(times.asked.capacity() <= 2 * ROOM);

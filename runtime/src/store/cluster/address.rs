@@ -24,7 +24,7 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let (base, mut options) = url_options::split(url);
         let replicas = options.take("replicas").map(str::parse).transpose()?;
-        options.finish(&["replicas"], &[])?;
+        options.finish(&["replicas", "password_file"], &[])?;
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
         let scheme = scheme.trim_end_matches("-cluster");
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));

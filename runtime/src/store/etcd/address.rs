@@ -38,8 +38,8 @@ impl Address {
         let (base, options) = url_options::split(url);
         if !options.rest().is_empty() {
             return Err(LockError::config(
-                "the URL of `etcd://` and `etcds://` has no options after a `?`; write %3F for a \
-                 `?` elsewhere",
+                "the URL of `etcd://` and `etcds://` has no options after a `?` except \
+                 `password_file`; write %3F for a `?` elsewhere",
             ));
         }
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;

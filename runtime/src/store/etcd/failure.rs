@@ -90,7 +90,7 @@ const KNOWN: &[Known] = &[
         "permission",
         Retry::Never,
         false,
-        "the server refused the user or the password of the URL; correct them",
+        "the server refused the user or the password; correct them",
     ),
     (
         "user name is empty",

@@ -116,7 +116,7 @@ impl<T> Supervisor<T> {
 
     /// Counts the server as away until the first connection, and schedules that connection at once.
     pub(crate) fn begins_away(&mut self) {
-        self.goes_out();
+        self.replace();
         self.away = true;
     }
 

@@ -10,7 +10,14 @@ use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 
 /// The options that the URL can have after its `?`.
-const OPTIONS: &[&str] = &["migrate", "host", "sslmode", "pooler", "listen"];
+const OPTIONS: &[&str] = &[
+    "migrate",
+    "host",
+    "sslmode",
+    "pooler",
+    "listen",
+    "password_file",
+];
 
 /// A database's address and credentials. `Display` shows no credentials.
 #[derive(Clone)]

@@ -92,7 +92,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "28P01",
         Retry::Never,
-        "the server refused the user or the password of the URL; correct them",
+        "the server refused the user or the password; correct them",
     ),
     (
         "28000",

@@ -31,7 +31,13 @@ use crate::store::{Failure, Retry};
 const DEFAULT_PORT: u16 = 26_379;
 
 /// The accepted options after the `?` of a URL.
-const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
+const OPTIONS: &[&str] = &[
+    "db",
+    "replicas",
+    "sentinel_user",
+    "sentinel_password",
+    "password_file",
+];
 
 /// After a majority of the Sentinels has named a master, the store waits this long for the others.
 /// One of them may report a newer fail-over.

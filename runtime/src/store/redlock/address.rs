@@ -121,7 +121,7 @@ fn settings(options: &str) -> Result<Settings, LockError> {
             _ => {
                 return Err(LockError::config(
                     "the `redlock://` URL has an unknown option after its `?`; it can have \
-                     `max_ttl` and `node_timeout`; write %3F for a `?` elsewhere",
+                     `max_ttl`, `node_timeout` and `password_file`; write %3F for a `?` elsewhere",
                 ));
             }
         }

@@ -32,7 +32,7 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let (base, mut options) = url_options::split(url);
         let tick = options.take("tick").map(tick).transpose()?;
-        options.finish(&["tick"], &[])?;
+        options.finish(&["tick", "password_file"], &[])?;
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;
         if scheme != "zookeeper" {
             return Err(LockError::config(

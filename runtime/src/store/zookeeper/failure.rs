@@ -13,7 +13,7 @@ const REFUSED: (&str, Retry, bool, &str) = (
     "permission",
     Retry::Never,
     false,
-    "the server refused the user or the password of the URL; correct them",
+    "the server refused the user or the password; correct them",
 );
 
 /// Converts an error: an expired session to `Ended`, and any other error to a failure.

@@ -95,6 +95,22 @@ fn unanswered_renewals_are_repeated_and_leases_end() {
     assert_eq!(often, 3, "{again:?}");
 }
 
+/// Fails if a lease counts as lost again when a repeated renewal is answered.
+#[test]
+fn a_lost_lease_counts_once() {
+    let mut core = holding();
+    let mut now = first_due(&mut core);
+    let mut sent = vec![renewal(&mut core, now)];
+    while sent.len() < 3 {
+        now = go_on(&mut core);
+        sent.extend(core.take_requests(now).iter().map(|request| request.id));
+    }
+    for op in sent {
+        core.reply(op, Ok(Reply::Renewed(vec![false; 3])), now);
+    }
+    assert_eq!(core.take_renewed().lost, 3);
+}
+
 /// Fails if the core still checks a batch for an answer after the answer has come.
 #[test]
 fn an_answered_renewal_leaves_no_timer() {

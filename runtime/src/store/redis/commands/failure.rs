@@ -73,7 +73,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "WRONGPASS",
         Retry::Never,
-        "the server refused the user or the password of the URL; correct them",
+        "the server refused the user or the password; correct them",
     ),
     // The advice comes from `acl`.
     ("NOPERM", Retry::Never, ""),

@@ -29,9 +29,12 @@ impl Server {
     /// Parses a URL and the options after its `?`.
     pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
-            (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
+            (
+                &["db", "user", "pass", "replicas", "password_file"],
+                &["db", "user", "pass"],
+            )
         } else {
-            (&["replicas"], &[])
+            (&["replicas", "password_file"], &[])
         };
         query.finish(known, left)?;
         // Messages show the path, so it must not contain a part of a password.
