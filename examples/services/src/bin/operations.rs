@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use leasehold::{LockError, distributed_lock};
 use leasehold_services::{listen_address, payments, stop_requested};
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::net::TcpListener;
 
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
@@ -39,13 +39,19 @@ async fn ready() -> (StatusCode, String) {
     };
     match ready {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{}\n", error.public_message()),
+        ),
     }
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
     // Installed before the pool connects, because counts from before the installation are lost.
-    let metrics = PrometheusBuilder::new().install_recorder()?;
+    let buckets = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0];
+    let metrics = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &buckets)?
+        .install_recorder()?;
     // Connects to the store and checks it. Without Redis, or with a wrong password, the service
     // does not start.
     leasehold::init_from_env().await?;
