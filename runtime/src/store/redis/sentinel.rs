@@ -31,13 +31,7 @@ use crate::store::{Failure, Retry};
 const DEFAULT_PORT: u16 = 26_379;
 
 /// The accepted options after the `?` of a URL.
-const OPTIONS: &[&str] = &[
-    "db",
-    "replicas",
-    "sentinel_user",
-    "sentinel_password",
-    "password_file",
-];
+const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
 /// After a majority of the Sentinels has named a master, the store waits this long for the others.
 /// One of them may report a newer fail-over.
@@ -100,7 +94,7 @@ impl Sentinels {
         let database = query.take("db").unwrap_or_default();
         let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
         let own = own_credentials(&mut query);
-        query.finish(OPTIONS, &[])?;
+        query.finish(&[OPTIONS, &["password_file"]].concat(), &[])?;
         let nodes = hosts.split(',').map(|host| node(scheme, host, &own));
         let nodes: Result<Vec<_>, _> = nodes.collect();
         Ok(Self {
