@@ -29,8 +29,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     }
 }
 
-/// Converts the error of a buyer. For an order, a held lock means that the order is already being
-/// made. For a buyer, it only means that others are in the queue, so the answer is "try again".
+/// Converts an error of the stock lock. If it is held, other buyers are in the queue, so the answer
+/// is "try again". If the lock of an order is held, this order is already being made.
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)

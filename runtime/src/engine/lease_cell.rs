@@ -353,8 +353,8 @@ impl LeaseCell {
     }
 
     /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
-    /// after [`orphan`](Self::orphan). At any other end, `notify_over` was called before, when the
-    /// holder [closed](Self::close) the lease cell.
+    /// after [`orphan`](Self::orphan). If a lease ends in another way, its holder has
+    /// [closed](Self::close) the lease cell, and `notify_over` was called then.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))

@@ -124,9 +124,9 @@ pub(crate) trait LockStore: Send {
         None
     }
 
-    /// True if a database transaction can hold a lock by checking its fence (`leasehold.verify`).
-    /// Such a transaction may exist once the program has read the fence. After that, the engine
-    /// must release the lock to the store instead of giving it to the next call directly.
+    /// True if a database transaction that checks the fence (`leasehold.verify`) keeps the lock taken
+    /// until it ends. Once the program has read the fence, there may be such a transaction. Then the
+    /// engine must release the lock to the store instead of giving it directly to the next call.
     fn verifies(&self) -> bool {
         false
     }
@@ -222,8 +222,8 @@ pub(crate) enum Reply {
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// False if the key certainly did not carry the token. A quorum answers false if fewer than
-        /// a majority of its nodes may have had the key.
+        /// True if the key carried the token, or may have carried it. On a quorum: true if that may
+        /// be so on a majority of the nodes.
         found: bool,
         /// True if every request in `Give::after` reached the server before this release, on the
         /// same connection. None of them can then take the key after the release.

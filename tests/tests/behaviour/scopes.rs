@@ -45,7 +45,7 @@ async fn charge(id: u64) -> Result<u64> {
     Ok(id)
 }
 
-/// True if the call used the pool of [`marked`].
+/// True if the call used the pool of [`marked`], in which the lock is held.
 fn is_marked(ended: &Result<u64>) -> bool {
     matches!(ended, Err(LockError::Contended { .. }))
 }

@@ -127,7 +127,8 @@ impl Process {
     }
 }
 
-/// Fails if a refused call gets the remaining lease of a lock with a watchdog as `retry_after`.
+/// Fails if, for a lock with a watchdog, the `retry_after` of a refused call is the remaining lease
+/// instead of the mean hold time.
 #[test]
 fn a_refused_call_gets_the_mean_hold_time() {
     let mut process = Process::new();
@@ -268,7 +269,7 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
     assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
-    // A guard sets its cooldown only at the release, so it becomes part of the mean.
+    // A guard sets its cooldown only at the release, so the mean hold time includes the cooldown.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));

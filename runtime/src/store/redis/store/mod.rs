@@ -57,8 +57,9 @@ pub(crate) struct RedisStore {
     /// for its end.
     opening: bool,
     last_generation: Generation,
-    /// The connection of each pending acquire. A failed acquire stays here if it may have been
-    /// carried out, because its removal must follow it on the same connection.
+    /// The connection on which each pending acquire was sent. A failed acquire that may have been
+    /// carried out keeps its entry, because the request that removes its key must follow on the same
+    /// connection.
     acquires: IdMap<OpId, Generation>,
     /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,
