@@ -39,10 +39,11 @@ async fn ready() -> (StatusCode, String) {
     };
     match ready {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
-        Err(error) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{}\n", error.public_message()),
-        ),
+        Err(error) => {
+            eprintln!("not ready: {error}");
+            let answer = format!("{}\n", error.public_message());
+            (StatusCode::SERVICE_UNAVAILABLE, answer)
+        }
     }
 }
 

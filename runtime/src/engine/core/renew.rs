@@ -192,7 +192,7 @@ impl Core {
     ) {
         match kept {
             Some(true) => self.renewed.kept += 1,
-            // A repeated renewal of a lost lease is answered, too, but is no further loss.
+            // The lease was over already, so this answer is no further loss.
             Some(false) if self.tickets.get(id).and_then(Ticket::lease).is_none() => {}
             Some(false) => self.renewed.lost += 1,
             None => self.renewed.unknown += 1,

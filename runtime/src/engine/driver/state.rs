@@ -345,9 +345,9 @@ impl EngineState {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);
-                    // A request that was refused for lack of a connection has no time.
-                    let sent = result.as_ref().map_or_else(|it| it.executed, |_| true);
-                    self.standing.times.answered(op, now, sent);
+                    let refused = result.as_ref().is_err_and(|failure| !failure.executed);
+                    let unsent = refused && self.store.is_away();
+                    self.standing.times.answered(op, now, !unsent);
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),

@@ -54,7 +54,8 @@ impl Times {
         }
     }
 
-    /// Records the answer to a request. Its time counts only if the request may have been `sent`.
+    /// Records the answer to a request. A request refused for lack of a connection was not `sent`,
+    /// so it has no time.
     pub(in crate::engine) fn answered(&mut self, id: OpId, now: Instant, sent: bool) {
         let index = id.0.checked_sub(self.first);
         let index = index.and_then(|index| usize::try_from(index).ok());

@@ -29,7 +29,7 @@ impl LockPool {
     ///
     /// In a cluster, the key is in a random slot, and each master must be reachable. At
     /// `etcd://` and `zookeeper://`, regular probes keep one session of a few seconds open. The
-    /// lock counts in the metrics like any other, with the label `other`.
+    /// lock counts only in metrics without the label `lock`.
     ///
     /// Takes at most the pool's `io_timeout`, and up to 200 ms more for the release. A store that
     /// answers only after two seconds is not ready, because the lock is over by then. While the

@@ -114,7 +114,7 @@ impl<T> Supervisor<T> {
         !self.connecting.is_empty()
     }
 
-    /// Counts the server as away until the first connection, and schedules that connection at once.
+    /// Refuses calls until the first connection, and schedules that connection at once.
     pub(crate) fn begins_away(&mut self) {
         self.replace();
         self.away = true;

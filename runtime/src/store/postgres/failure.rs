@@ -97,7 +97,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "28000",
         Retry::Never,
-        "the server refused the user of the URL; correct it, or the server's pg_hba.conf",
+        "the server refused the user; correct it, or the server's pg_hba.conf",
     ),
     (
         "3D000",
