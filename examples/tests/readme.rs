@@ -153,9 +153,9 @@ fn every_function_in_the_table_is_tested() {
 
 #[test]
 fn the_promise_is_quoted_verbatim() {
-    let promise = "if the store loses no acknowledged write, and its clock neither steps nor runs more than 1 % faster \
-        than this machine's, then no two holders' leases overlap, and an async body is not polled at or after its \
-        deadline. A poll that is already running, blocking code, spawned tasks and requests already sent can still act \
+    let promise = "no two holders' leases overlap, and an async body is not polled at or after its deadline. This \
+        holds if the store loses no acknowledged write, and its clock neither steps nor runs more than 1 % faster \
+        than this machine's. A running poll, blocking code, spawned tasks and requests already sent can still act \
         after the deadline. No lock service can prevent that; only a check of the fence at the resource can.";
     let readme = in_one_line(README).to_lowercase();
     assert!(readme.contains(&in_one_line(promise).to_lowercase()));
