@@ -103,8 +103,8 @@ bugs! {
     /// The store marks a lock reserved for a waiting process in a form that the previous version of
     /// leasehold cannot read.
     ClaimReworded,
-    /// A process keeps its place in the queue although the store reserved the key for it, and it did
-    /// not request the key in time.
+    /// A process keeps its place in the queue although the store reserved the key for it, and it
+    /// did not request the key in time.
     DeadWaiterKept,
     /// A reader gets a share of a lock that another client holds exclusively.
     WriterUnseen,

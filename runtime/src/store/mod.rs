@@ -124,9 +124,10 @@ pub(crate) trait LockStore: Send {
         None
     }
 
-    /// True if a database transaction that checks the fence (`leasehold.verify`) keeps the lock taken
-    /// until it ends. Once the program has read the fence, there may be such a transaction. Then the
-    /// engine must release the lock to the store instead of giving it directly to the next call.
+    /// True if a database transaction that checks the fence (`leasehold.verify`) keeps the lock
+    /// taken until it ends. Once the program has read the fence, there may be such a transaction.
+    /// Then the engine must release the lock to the store instead of giving it directly to the next
+    /// call.
     fn verifies(&self) -> bool {
         false
     }

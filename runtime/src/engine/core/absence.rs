@@ -34,8 +34,8 @@ impl Core {
     }
 
     /// Returns the calls that end when the store is away, with their keys: those that try once and
-    /// have no lock yet. Adoptions are left out. Ending an adoption would also remove the lock, which
-    /// the store may already have given to it.
+    /// have no lock yet. Adoptions are left out. Ending an adoption would also remove the lock,
+    /// which the store may already have given to it.
     pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
         let tries = self.tickets.iter().filter(|(_, ticket)| {
             ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()

@@ -58,8 +58,8 @@ pub(crate) struct RedisStore {
     opening: bool,
     last_generation: Generation,
     /// The connection on which each pending acquire was sent. A failed acquire that may have been
-    /// carried out keeps its entry, because the request that removes its key must follow on the same
-    /// connection.
+    /// carried out keeps its entry, because the request that removes its key must follow on the
+    /// same connection.
     acquires: IdMap<OpId, Generation>,
     /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,

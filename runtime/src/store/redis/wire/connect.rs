@@ -171,7 +171,7 @@ impl Server {
         })
     }
 
-    /// Returns the failure for `error`, with the server's address and, for a refused login, the user.
+    /// Returns the failure for `error`, with the server's address, and the user of a refused login.
     fn failed(&self, error: &RedisError, access: &Access) -> Failure {
         self.located(&access.refused(failure::broken(error)))
     }
