@@ -132,7 +132,7 @@ pub(crate) enum Command {
     Man,
 }
 
-/// A shell with completions.
+/// A shell for which `completions` prints a script.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -179,7 +179,8 @@ pub(crate) struct Run {
     /// The lock's key, such as `job:invoices`.
     pub(crate) key: String,
 
-    /// Time for which the lock outlives this process if it dies. Renewed while the command runs.
+    /// Time for which the lock stays if this process dies. The lock is renewed while the command
+    /// runs.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) ttl: Duration,
 
@@ -191,7 +192,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// Keeps the lock for at least this time from its start, even if the command ends earlier.
+    /// Keeps the lock for at least this time after the command starts, even if it ends earlier.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 

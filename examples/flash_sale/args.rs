@@ -26,11 +26,11 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) stock: u32,
 
-    /// Seed of the time that each buyer thinks between looking at the stock and taking an item
+    /// Seed of the random times between each buyer's look at the stock and the purchase
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Set by the program itself when it starts more processes.
+    /// Sale of this worker process. Set by the program itself when it starts more processes.
     #[arg(long, hide = true, requires = "run")]
     pub(crate) worker: Option<Mode>,
 

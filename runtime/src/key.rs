@@ -136,8 +136,8 @@ impl Key {
     }
 }
 
-/// Returns the content of the first `<…>` in `text` whose part before the first dot is one of
-/// `names`.
+/// Finds the first placeholder in `text` for one of `names`, such as `<id>` or `<id.number>` for
+/// the name `id`. Returns the text between its brackets.
 fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     if names.is_empty() || !text.contains('<') {
         return None;
@@ -178,9 +178,9 @@ fn invalid(key: &str, reason: String) -> LockError {
     }
 }
 
-/// Encodes `value` like a placeholder of a key template. It is percent-encoded where it would
-/// change the key's structure. Use it for manually built keys that must equal those of an annotated
-/// function.
+/// Encodes `value` like the value of a placeholder in a key template: characters that would change
+/// the key's structure are percent-encoded. Use this for manually built keys that must equal those
+/// of an annotated function.
 ///
 /// A text longer than 512 bytes is cut just after that limit. A key that contains it is refused as
 /// too long.
@@ -298,8 +298,8 @@ mod tests {
         assert!(build(":", &[":".repeat(200)]).is_err());
     }
 
-    /// Fails if a key given as an expression may have a placeholder: nothing fills it, so all calls
-    /// would share one lock.
+    /// Fails if an expression is accepted as a key although its text has a placeholder. Nothing
+    /// fills that placeholder, so all calls would share one lock.
     #[test]
     fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();
@@ -387,7 +387,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-        /// Different values never give the same key, with any separator between them.
+        /// Fails if different values give the same key, with any separator between them.
         #[test]
         fn encoding_is_injective(
             pairs in prop::collection::vec((tricky(), tricky()), 1..4),
@@ -399,8 +399,8 @@ mod tests {
             }
         }
 
-        /// The same parts, divided differently between two values, give different keys. The test
-        /// above hardly ever generates such values.
+        /// Fails if the same parts, divided between two values in different ways, give the same
+        /// key. The test above hardly ever generates such values.
         #[test]
         fn values_cut_at_different_separators_differ(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),
@@ -417,7 +417,7 @@ mod tests {
             }
         }
 
-        /// No value can open or close a hash tag or begin a new part.
+        /// Fails if a value can open or close a hash tag, or begin a new part of the key.
         #[test]
         fn a_value_cannot_change_the_structure_of_a_key(value in tricky()) {
             if let Ok(key) = build(":", &[value]) {

@@ -1,5 +1,5 @@
-//! This project: an annotated function, as users write it. Kept leases (`Keeps`) are guards
-//! instead.
+//! This project as a contestant. Each critical section (`Locks`) is the body of an annotated
+//! function, as users write it. Each renewed lock (`Keeps`) is a guard.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Leasehold {
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
-        // A plan for another engine has two URLs: that of its server, and that of a Redis for
+        // A plan for an engine other than Redis has two URLs: the engine's server, and a Redis for
         // comparison.
         [engine, redis] if !engine.starts_with("redis:") => {
             let on_redis = who == Contestant::LeaseholdOnRedis;
@@ -91,8 +91,8 @@ impl Keeps for Leasehold {
 }
 
 impl Kept for LockGuard {
-    /// Returns the lease's deadline. It is later than the send time by a constant, which does not
-    /// matter, because only differences of send times are measured.
+    /// Returns the lease's deadline, which is later than the send time by a constant. This constant
+    /// does not matter, because only differences of send times are measured.
     fn sent(&self) -> Option<u64> {
         let remaining = self.remaining();
         (!remaining.is_zero()).then(|| clock::now() + clock::nanos(remaining))

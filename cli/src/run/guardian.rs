@@ -38,7 +38,7 @@ pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Res
     // `leasehold run` do not reach.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // The handler is set before the command starts, because the command may end at once.
+    // The handler of SIGCHLD is set before the command starts, because the command may end at once.
     let children = unix::signal(SignalKind::child())?;
     role::adopt_orphans(settings)?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -206,15 +206,15 @@ impl Guardian {
         Ok(())
     }
 
-    /// Sends a signal to the group of the command. No other group can get this id before this
-    /// process has collected the status of the command.
+    /// Sends a signal to the process group of the command. No other group can get the id of this
+    /// group before the guardian has collected the status of the command.
     fn signal(&self, signal: Signal) {
         // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reports the end of the command, but leaves it as a zombie, so that no other process or group
-    /// gets its id.
+    /// Reports the end or a suspension of the command. An ended command stays a zombie, so that no
+    /// other process or group gets its id.
     fn look_at_the_command(&mut self) -> io::Result<()> {
         if self.ended {
             return Ok(());
@@ -255,7 +255,7 @@ impl Guardian {
         Ok(left == 0)
     }
 
-    /// Collects the status of the ended processes that this process has adopted. Otherwise they
+    /// Collects the status of the ended processes that the guardian has adopted. Otherwise they
     /// would stay zombies.
     fn reap_adopted(&self) -> io::Result<()> {
         let us = getpid();
@@ -265,7 +265,7 @@ impl Guardian {
         for process in family::descendants(us)?.into_iter().filter(ours) {
             let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
             if let Some(pid) = pid {
-                // No other code collects this status meanwhile.
+                // Cannot fail: no other code has collected the status of this ended process.
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }

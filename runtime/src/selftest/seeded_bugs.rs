@@ -59,8 +59,8 @@ bugs! {
     TwoLeaders,
     /// A call of `lead` ends after its first failed try.
     LeaderGivesUp,
-    /// A parked thread polls within tokio's coop budget of its task, although this task does not
-    /// yield.
+    /// A parked thread polls its call within tokio's cooperative budget, which tokio refills only
+    /// when the task yields.
     ParkedOnBudget,
     /// A task that runs on the thread of a waiting body counts as being inside that body's lock.
     PathOfThread,
@@ -103,8 +103,8 @@ bugs! {
     /// The store marks a lock reserved for a waiting process in a form that the previous version of
     /// leasehold cannot read.
     ClaimReworded,
-    /// A process keeps its place in the queue although the store reserved the key for it, and it
-    /// did not request the key in time.
+    /// A process keeps its place in the queue although it did not request the key while the store
+    /// reserved the key for it.
     DeadWaiterKept,
     /// A reader gets a share of a lock that another client holds exclusively.
     WriterUnseen,
@@ -116,13 +116,13 @@ bugs! {
     DeadShareKept,
     /// A reader does not queue behind waiting writers.
     WritersPassed,
-    /// A call with permits is granted up to the greatest limit that any call uses, instead of up to
-    /// its own limit.
+    /// A call with `permits` applies the greatest limit that any call uses, instead of its own
+    /// limit.
     GreatestNumberCounts,
     /// Permits are granted without a check of their limit.
     PermitsUncounted,
-    /// A queued process counts as alive until the time of its last sign of life. After the server's
-    /// clock was set back, this time is in the future.
+    /// After the server's clock was set back, the last sign of life of a queued process is in the
+    /// future. The process counts as alive at least until then.
     FutureBelieved,
     /// After the server's clock was set back, a lock reserved for a waiting process stays reserved
     /// until its key expires.
@@ -148,7 +148,8 @@ bugs! {
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
-    /// A quorum's lease is renewed when one node has renewed it.
+    /// A lease on several nodes counts as renewed when one node has renewed it, instead of a
+    /// majority.
     RenewedByOne,
     /// Of several keys, only the loss of the first wakes the body.
     OnlyFirstKeyWakes,
@@ -293,12 +294,12 @@ bugs! {
     LeaseNeverEnds,
     /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A token keeps its place in the queue, although its process has given this place up and
-    /// removes it.
+    /// A call can still get the lock by a place in the queue, although its process has given the
+    /// place up and removes it.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place in the queue stays after it was taken away by force, so a call gets the lock by it.
+    /// A place in the queue is taken away by force, but a call can still get the lock by it.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,
@@ -307,7 +308,7 @@ bugs! {
     /// A request to etcd is sent again with its session's new revision (epoch) although its caller
     /// has given it up.
     GivenUpSentAgain,
-    /// A place in the queue stays available to the next token while a release removes the place.
+    /// While a release removes a place in the queue, the next call can still get the lock by it.
     ReleasedPlaceKept,
     /// The name of a node is reused while the server may still execute a request for that node.
     NamesGivenEarly,
@@ -331,8 +332,8 @@ bugs! {
     ReplayHandedOver,
     /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,
-    /// A call can adopt a kept lock with the zeros that the lock's value has in the place of a
-    /// token.
+    /// A call can adopt a kept lock with a token of zeros, because the value of a kept lock has
+    /// zeros instead of a token.
     ConstantAdopted,
     /// The fence of an adopted lock is taken from its handover, which may have been altered.
     ForgedFenceBelieved,

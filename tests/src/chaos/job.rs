@@ -13,7 +13,7 @@ pub struct Job {
     pub url: String,
     /// The file to which the bodies write their notes.
     pub history: PathBuf,
-    /// The folder of the counters.
+    /// The folder with the counters that bodies read and write.
     pub ledger: PathBuf,
     /// The seed of the process's random choices.
     pub seed: u64,
@@ -39,7 +39,7 @@ pub struct Job {
     pub one_pool: bool,
     /// A fault of the process's log or of its metrics, if any.
     pub telemetry: Option<Telemetry>,
-    /// The groups of calls, which run concurrently.
+    /// The groups of calls. All groups run concurrently.
     pub lanes: Vec<Lane>,
 }
 
@@ -239,13 +239,13 @@ pub enum Work {
         /// Duration of the wait, in milliseconds.
         ms: u64,
     },
-    /// Sells one item from the shop and then stays inside forever. After the lease has ended and a
-    /// newer holder has used the shop, a task spawned by the body tries to sell, too.
+    /// Sells one item from the shop and then stays inside the lock forever. After the lease has
+    /// ended and a newer holder has used the shop, a task spawned by the body tries to sell, too.
     Sell {
         /// True if the shop compares fences.
         checked: bool,
     },
-    /// Makes an order, in a table with a unique key, and waits.
+    /// Inserts a row for the key into a table of orders, unless there is one. Then waits.
     Order {
         /// Duration of the wait, in microseconds.
         pause_us: u64,

@@ -27,7 +27,7 @@ pub enum Note {
         asked: u64,
         /// Time at which the body first read the clock.
         at: u64,
-        /// Start of the lease, read before its request was sent.
+        /// Start of the lease: the time before its request was sent.
         sent: u64,
         /// The end of the lease.
         deadline: u64,
@@ -139,8 +139,8 @@ pub enum Note {
         asked: u64,
         /// Fingerprint of the `replay` request whose body made the answer.
         answers: u64,
-        /// True if the bodies insert into a table with a unique key, so all of them get the same
-        /// answer.
+        /// True if all bodies insert the same unique key into a table, and answer with the number
+        /// of the body that succeeded. So all answers must name the same body.
         unique: bool,
     },
     /// In the whole history, the store loses no result of this key, and answers each release.
@@ -218,7 +218,7 @@ pub enum Note {
         /// The longest allowed time from `due` to `at`.
         within: u64,
     },
-    /// A key that leasehold must not change was on the server, and was read again later.
+    /// The key of another client, which leasehold must not change, was read again.
     Foreign {
         /// The key.
         key: String,

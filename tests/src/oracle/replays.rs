@@ -16,8 +16,8 @@ pub(super) struct Answer {
     /// Fingerprints of the call's own request, and of the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
-    /// True if the bodies insert into a table with a unique key, so all of them get the same
-    /// answer.
+    /// True if all bodies insert the same unique key into a table, and answer with the number of
+    /// the body that succeeded. So all answers must name the same body.
     pub(super) unique: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Checks that comments and pages follow the usual style of English technical texts.
 //!
-//! Some habits of writing make sentences hard to understand at once. A single occurrence is not a
-//! mistake, so the checks only limit the frequency of each habit. The comments of tokio, redis-rs
-//! and axum stay below all limits.
+//! Some habits of writing make sentences hard to understand at the first reading. A single
+//! occurrence is not a mistake, so the checks only limit the frequency of each habit. The comments
+//! of tokio, redis-rs and axum stay below all limits.
 
 use std::fmt;
 
@@ -138,7 +138,8 @@ fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     Some(text.trim_start_matches(['/', '!']).trim())
 }
 
-/// Splits lines into blocks at `None` and at empty lines. Omits code between fences.
+/// Joins lines to blocks. A block ends before an empty line, and before `None`, a line without a
+/// comment. Omits code between fences.
 fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
     let (mut blocks, mut block, mut fenced) = (Vec::new(), String::new(), false);
     for line in lines.chain([None]) {
@@ -181,7 +182,7 @@ fn comments() -> Counts {
     counts
 }
 
-/// Fails if a habit that makes comments hard to read occurs too often.
+/// Fails if a habit of writing that makes comments hard to read occurs too often.
 #[test]
 fn comments_are_easy_to_read() {
     let counts = comments();
@@ -190,7 +191,7 @@ fn comments_are_easy_to_read() {
     assert!(excesses.is_empty(), "{excesses:#?}");
 }
 
-/// Fails if a habit that makes pages hard to read occurs too often.
+/// Fails if a habit of writing that makes pages hard to read occurs too often.
 #[test]
 fn pages_are_easy_to_read() {
     let mut counts = Counts::default();
@@ -211,7 +212,7 @@ fn pages_are_easy_to_read() {
     assert!(excesses.is_empty(), "{excesses:#?}");
 }
 
-/// Fails if the check does not detect a habit, or counts a habit in code.
+/// Fails if the check misses a word or phrase that makes text hard to read, or counts one in code.
 #[test]
 fn bad_habits_are_detected() {
     let found = |text: &str| {

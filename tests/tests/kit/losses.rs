@@ -64,7 +64,8 @@ async fn a_blocking_body_loses_its_lock() {
     }
 }
 
-/// Fails if a body that wakes itself in each poll is polled again after its last allowed poll.
+/// Fails if a body that wakes itself in each poll is polled again after the kit has taken its lock
+/// away.
 #[tokio::test(start_paused = true)]
 async fn a_busy_body_is_polled_exactly_as_often_as_set() {
     let (kit, mut count) = (Kit::new(), 0);
@@ -97,7 +98,8 @@ async fn a_loss_adds_no_poll_to_the_next_body() {
     }
 }
 
-/// Fails if the loss is not exact with parallel workers and in real time.
+/// Fails if a body is not polled exactly as often as set, with several worker threads and in real
+/// time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_on_several_threads_is_polled_exactly_as_set() {
     for _ in 0..50 {
@@ -120,8 +122,8 @@ async fn a_body_on_several_threads_is_polled_exactly_as_set() {
     }
 }
 
-/// Fails if a body that ends in its last allowed poll loses its lock. Also fails if the loss does
-/// not then come in a later call that needs more polls.
+/// The kit takes the lock away after two polls, but the first bodies end in their second poll.
+/// Fails if these bodies lose the lock, or if a later body with a third poll keeps it.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_ends_before_its_loss_succeeds() {
     let kit = Kit::new();
@@ -158,8 +160,8 @@ async fn a_lost_lock_is_free_in_the_store() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if a loss by time does not come exactly the given time after the grant. The lock has a
-/// watchdog, or is already held when the test sets the loss.
+/// Fails if a loss by time does not come exactly the given time after the grant. The test sets the
+/// loss before the grant, after the grant, and when the given time is already over.
 #[tokio::test(start_paused = true)]
 async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();
@@ -292,7 +294,7 @@ async fn a_call_with_several_locks_loses_all() {
     assert!(both.is_ok(), "both are free");
 }
 
-/// Fails if a body with `on_lost = "continue"` is dropped.
+/// Fails if a body with `on_lost = "continue"` is dropped, or cannot detect the loss by `check`.
 #[tokio::test(start_paused = true)]
 async fn a_continuing_body_is_notified_of_the_loss() {
     #[distributed_lock(key = "order:<id>", ttl = "10s", guard = lock, on_lost = "continue")]
@@ -307,7 +309,7 @@ async fn a_continuing_body_is_notified_of_the_loss() {
     assert_eq!(kit.scope(goes_on(42)).await, Ok(true));
 }
 
-/// Fails if a lost shared lock stays in the store, or if only some of the kit's holders lose it.
+/// Fails if only one of two calls with a shared lock loses the lock, or if the store still has it.
 #[tokio::test(start_paused = true)]
 async fn shares_are_lost_with_their_key() {
     let kit = Kit::new();

@@ -1,4 +1,4 @@
-//! The command as a process, and the processes below it.
+//! Runs the `leasehold` command, and finds and signals the processes that it starts.
 
 pub(crate) mod family;
 pub(crate) mod journal;
@@ -18,8 +18,8 @@ use serde_json::Value;
 /// Time limit for one step of a test. No step takes so long, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Returns the command with the lock store `url`. Removes the variables that the command would read
-/// from the environment of this process.
+/// Returns the command with the lock store `url`. The command does not inherit the variables that
+/// it would read from the environment of the tests.
 pub(crate) fn leasehold(url: &str) -> Command {
     let mut command = bare();
     // A busy machine may need more time than the default allows.
@@ -94,7 +94,7 @@ pub(crate) fn ended(command: &mut Command) -> Ended {
 pub(crate) struct Running(Leashed);
 
 impl Running {
-    /// Starts a command, and keeps its output until its end.
+    /// Starts a command, whose output [`wait`](Self::wait) returns.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
@@ -147,8 +147,8 @@ impl Running {
             out: String::new(),
             err: String::new(),
         };
-        // A pipe ends, and the read returns, only when no process has it open, not even one that
-        // the command has left behind.
+        // Each read returns only after all writers have closed the pipe, even processes that the
+        // command has left behind.
         let child = self.0.child();
         if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
             out.read_to_string(&mut ended.out).expect("text");

@@ -18,8 +18,8 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// The ttl of the first holder. The processes are killed in its last tenth, which is long enough
-/// even on a busy machine.
+/// The ttl of the first holder. Without renewals, its processes are killed when a tenth of the ttl
+/// is left. That is long enough even on a busy machine.
 const TTL: &str = "5s";
 
 /// Returns a command that ignores SIGTERM and starts two more processes. One is in the command's
@@ -64,7 +64,8 @@ impl Scene {
         }
     }
 
-    /// Waits until the next holder has had the lock for a while. Returns the first holder.
+    /// Waits until the next holder has had the lock for a while. Fails if a process of the first
+    /// holder still appends lines. Returns the first holder.
     fn end(self) -> Running {
         // Each process appends lines at the same pace. So a living process of the first holder
         // would append about a hundred lines meanwhile.
@@ -84,7 +85,7 @@ fn on_one_server() -> (Server, Scene) {
     (server, scene)
 }
 
-/// Fails if a command outlives `leasehold run` for longer than its lease.
+/// Fails if a command still runs when the lease of its killed `leasehold run` ends.
 #[test]
 fn the_holder_is_killed() {
     let _room = room::enter();
@@ -140,7 +141,8 @@ fn the_guardian_is_killed() {
     );
 }
 
-/// Fails if `leasehold run` does not end the command itself while its guardian is suspended.
+/// Fails if a command keeps running while its guardian is suspended and the server is unreachable.
+/// In this case, `leasehold run` itself must end the command.
 #[test]
 fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
     let _room = room::enter();
@@ -163,9 +165,9 @@ fn the_guardian_is_suspended_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// Like `the_guardian_is_suspended_and_the_holder_is_killed`, but inside another `leasehold run`,
-/// which adopts the guardian. So the guardian's process group is not orphaned, and the kernel does
-/// not wake it.
+/// Fails if a suspended guardian does not wake up when its `leasehold run` dies inside another
+/// `leasehold run`. The outer guardian then adopts the inner warden, which must wake the inner
+/// guardian.
 #[test]
 fn a_nested_guardian_is_suspended_and_its_holder_is_killed() {
     let _room = room::enter();
@@ -202,7 +204,7 @@ fn the_command_and_the_holder_are_suspended() {
     let command = scene.command;
     let first = scene.end();
     // The guardian keeps the ended command as a zombie until all processes are gone. Until then, a
-    // signal to its id succeeds.
+    // signal to the command's id succeeds.
     wait::until("the command is gone", LONG, || {
         !family::signal(command, "CONT")
     });
@@ -308,8 +310,9 @@ fn the_holder_the_guardian_and_the_warden_are_killed() {
     wait::until("the command is gone", LONG, || !is_alive(command));
 }
 
-/// Runs the launcher, which becomes the command, as the guardian does. It must not start the
-/// command after `latest`, in nanoseconds since the machine started.
+/// Runs the launcher with settings like those from the guardian. The launcher becomes the command,
+/// unless `latest` has passed or its parent is not `parent`. `latest` is in nanoseconds since the
+/// machine started.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
     let settings = format!("{parent},{parent},{latest},false,false");

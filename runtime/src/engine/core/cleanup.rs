@@ -19,8 +19,8 @@ pub(super) struct Cleanup {
     /// Time by which the key expires even without a removal.
     until: Instant,
     tries: u32,
-    /// Number of tries that the store may have carried out, or may carry out later. An answer
-    /// reduces the number only if the store did not carry out the try.
+    /// Number of sent tries. A try no longer counts if an answer shows that the store did not carry
+    /// it out.
     open: u32,
     /// True if the store should leave the key free for a moment after the removal, for clients that
     /// do not use the queue.
@@ -111,8 +111,8 @@ impl Cleanup {
         self.next_try = now;
     }
 
-    /// Records that a removal is sent. The next try follows if the store does not answer within
-    /// `patience`.
+    /// Records that a try is sent. Without an answer, the next try follows after `patience` and a
+    /// pause.
     pub(super) fn tried(
         &mut self,
         patience: Duration,
@@ -125,9 +125,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// Called when a removal found no lock. True if this answer, at `now`, proves a loss. Then the
-    /// key cannot have expired, the store cannot have carried out another try, and no acquire of
-    /// this ticket is open (`certain`).
+    /// True if a try that found no lock proves a lost lease. It does only if the lease cannot have
+    /// expired by `now`, no other try can have removed the key, and `certain` is true. `certain` is
+    /// true if the outcomes of all acquires of the ticket were known when the try was sent.
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

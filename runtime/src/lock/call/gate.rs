@@ -15,16 +15,17 @@ use crate::lock::take::settings::OnLost;
 
 /// Polls the body of a call that holds its locks.
 ///
-/// The clock is read before each poll. Without that, a body would be polled past its deadline after
-/// the process was suspended, even inside a time-out or a `select!`. Measured with 100 suspensions
-/// past the end of the lease. With `timeout` the body continued 100 times, with a biased `select!`
-/// 10 times, and with this gate never.
+/// The clock is read before each poll. Otherwise a body would be polled past its deadline after the
+/// process was suspended, even inside a time-out or a `select!`. In a test, the process was
+/// suspended 100 times past the end of the lease. The body continued 100 times with `timeout`, 10
+/// times with a biased `select!`, and never with this gate.
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
     /// True if the call drops a value that its body returns after a loss.
     late_is_lost: bool,
-    /// Completes when the lease of an enclosing call, which this call has entered, is over.
+    /// Future that completes when the lease of an enclosing call, which this call has entered, is
+    /// over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
     polls: u32,
@@ -49,8 +50,9 @@ impl Gate {
         self.held
     }
 
-    /// Ready when the body has returned or panicked, or when a lease is lost. If the body has
-    /// returned, the result is true if its value starts the `cooldown`.
+    /// Polls the body. Ready with `Ok(Ok(good))` when the body has returned, with `Ok(Err(_))` when
+    /// it has panicked, and with `Err` when a lost lease ends the call. `good` is true if the
+    /// returned value starts the `cooldown`.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,8 +82,8 @@ impl Gate {
         };
         match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
             Ok(Poll::Ready(good)) => Poll::Ready(self.returned().map(|()| Ok(good))),
-            // A loss after `register` must wake this task. For a loss before it, which woke no
-            // task, `register` returns false.
+            // A loss after `register` wakes this task. An earlier loss may have woken no task, but
+            // then `register` returns false.
             Ok(Poll::Pending) => {
                 self.held.polled(self.polls);
                 let live = self.held.register(cx);

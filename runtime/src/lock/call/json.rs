@@ -13,7 +13,7 @@ use serde_json::{Error, Serializer, Value};
 
 use crate::base::seeded::seeded;
 
-/// Returns the JSON of `value`. Fails if another value comes back from this JSON.
+/// Returns the JSON of `value`. Fails if reading this JSON gives another value.
 pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, Error> {
     let json = portable(value)?;
     if seeded!(KeptUnread) || read::<T>(&json)?.is_same {
@@ -25,13 +25,14 @@ pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<Stri
 /// A value read from its JSON.
 pub(crate) struct Reading<T> {
     pub(crate) value: T,
-    /// True if the JSON of the read value equals the JSON that was read.
+    /// True if `value`, written as JSON again, gives the JSON that it was read from.
     is_same: bool,
 }
 
-/// Reads a value, from the text and if necessary from a `Value`. With `arbitrary_precision`, an
-/// untagged enum and a flattened field can take a number only from a `Value`. A 128-bit integer can
-/// be read only from a text.
+/// Reads a value from the text. If that fails, or if the value does not give the same JSON again,
+/// reads the text as a `Value`, and the value from that. Both ways are needed. With
+/// `arbitrary_precision`, an untagged enum and a flattened field can take a number only from a
+/// `Value`. A 128-bit integer can be read only from a text.
 pub(crate) fn read<T: Serialize + DeserializeOwned>(json: &str) -> Result<Reading<T>, Error> {
     let read = |value: T| Reading {
         is_same: portable(&value).is_ok_and(|again| is_same(&again, json)),
@@ -48,8 +49,8 @@ pub(crate) fn read<T: Serialize + DeserializeOwned>(json: &str) -> Result<Readin
     }
 }
 
-/// Returns the JSON of `value`. Refuses a number of a `Value` that a build without
-/// `arbitrary_precision` would read as another number.
+/// Returns the JSON of `value`. Fails if `value` contains a `Value` with a number that a build
+/// without `arbitrary_precision` cannot read exactly.
 fn portable(value: &impl Serialize) -> Result<String, Error> {
     struct Portable;
 
@@ -91,8 +92,8 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || sorted(one) == sorted(other)
 }
 
-/// Returns the same text for all JSON of the same request. The text has no spaces, the fields of
-/// maps in the order of their names, and one form of each number.
+/// Returns the same text for all JSON of the same request. The text has no spaces between tokens.
+/// Its maps are sorted by field name, and each number has its shortest form.
 pub(crate) fn canonical(json: &str) -> String {
     rewritten(json, Rules::REQUEST)
 }
@@ -142,7 +143,7 @@ fn write(rest: &mut &str, rules: Rules, out: &mut String) {
     }
 }
 
-/// Takes a list or a map off `rest`, up to `close`.
+/// Takes a list or a map off `rest`, up to `close`, and writes it to `out`.
 fn write_all(rest: &mut &str, close: char, sorts: bool, rules: Rules, out: &mut String) {
     let (open, mut parts) = (take(rest, 1), Vec::new());
     loop {
@@ -248,8 +249,8 @@ mod tests {
         }
     }
 
-    /// Fails if a number that builds read differently counts as exact, or if a common number does
-    /// not.
+    /// Fails if `is_exact` accepts a number that only builds with `arbitrary_precision` read
+    /// exactly, or refuses a number that every build reads exactly.
     #[test]
     fn a_number_is_exact_if_every_build_reads_it_alike() {
         for number in [
@@ -294,7 +295,7 @@ mod tests {
         assert!(!same("[[1],[2]]", "[[1,2]]"));
     }
 
-    /// Fails if a truncated text is read past its end, or without end.
+    /// Fails if `canonical` panics or never returns for a truncated or invalid text.
     #[test]
     fn a_truncated_text_is_an_error() {
         let json = r#"{"a":[1,{"ü":"\"}"}],"b":-1.5e3,"c":null}"#;

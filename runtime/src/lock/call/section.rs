@@ -150,10 +150,11 @@ impl Section {
     }
 
     /// Takes the locks, runs the body inside them, and releases them. Ready with `Ok` when the body
-    /// has returned. A panic of the body continues after the release.
+    /// has returned and the wait for the release is over, or when a kept result answers the call. A
+    /// panic of the body continues after the release.
     ///
-    /// The body is dropped before the release, however it ends. If this section is dropped, the
-    /// caller has already dropped the body.
+    /// This method drops the body before it requests the release, however the body ends. The caller
+    /// must drop the body before this section, because dropping the section releases the locks.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -182,9 +183,9 @@ impl Section {
         self.poll_released(cx)
     }
 
-    /// Takes the locks. Ready at once if the call has them.
+    /// Takes the locks. Ready when the call holds them, or when a kept result answers the call.
     ///
-    /// Cancel safety: a dropped [`Acquisition`] gives up what it got.
+    /// Cancel safety: a dropped [`Acquisition`] gives up its locks and requests.
     pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if !matches!(self.stage, Stage::New | Stage::Taking(_)) {
             return Poll::Ready(Ok(()));
@@ -220,8 +221,8 @@ impl Section {
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
-    /// Requests the release. After a loss, only drops the locks and returns the error, because
-    /// there is no answer to wait for.
+    /// Requests the release. After a loss, there is no answer to wait for, so this only drops the
+    /// locks and returns the error.
     fn begin_release(
         &mut self,
         end: Result<thread::Result<bool>, LockError>,

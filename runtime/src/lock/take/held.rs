@@ -38,8 +38,9 @@ pub(crate) enum HeldLock {
     Entered(NestedPermit),
 }
 
-/// The permit of a nested call. Of several calls nested side by side, only the one with the permit
-/// runs. Dropping this returns the permit.
+/// The right of a nested call to run inside a lock of the enclosing call. Of several calls nested
+/// side by side, only one at a time has this permit. Dropping it lets the next call run. Not
+/// related to the option `permits`.
 pub(crate) struct NestedPermit {
     cell: Arc<LeaseCell>,
     _permit: OwnedSemaphorePermit,
@@ -53,14 +54,14 @@ impl NestedPermit {
     }
 
     /// Takes the permit for a call that parks its thread. Refuses the call if another branch of the
-    /// body has the permit: the parked thread could not poll that branch.
+    /// enclosing body has the permit, because the parked thread could not poll that branch.
     pub(crate) fn without_waiting(holder: &LeaseRef, key: &str) -> Result<Self, LockError> {
         holder.cell.check()?;
         Self::at_once(holder).ok_or_else(|| holder.would_deadlock(key))
     }
 
-    /// Waits for the permit. Returns none if `ended` completes first, and an error if the lease is
-    /// over first.
+    /// Waits until no other nested call runs inside the holder's lock, and takes the permit.
+    /// Returns none if `ended` completes first, and an error if the holder's lease is over first.
     pub(crate) async fn wait(
         holder: &LeaseRef,
         ended: impl Future<Output = ()>,
@@ -148,8 +149,8 @@ impl HeldLocks {
         self.held = held;
     }
 
-    /// Ready when the requested locks are held, or one cannot be taken. Like
-    /// [`PendingLock::poll_taken`].
+    /// Polls [`PendingLock::poll_taken`] of each lock that the call takes itself. Ready with the
+    /// result of the last lock, or with the first error.
     pub(crate) fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
@@ -163,8 +164,8 @@ impl HeldLocks {
         Poll::Ready(Ok(now))
     }
 
-    /// Returns an error if parking this thread would also park the engine of the locks that the
-    /// call has taken itself.
+    /// Returns an error if parking this thread would block the pool's engine. A call that has taken
+    /// no lock itself may always park.
     pub(crate) fn can_park(&self, parks: Parks) -> Result<(), LockError> {
         let mut own = self.own();
         own.next().map_or(Ok(()), |lock| parks.check(lock.pool()))
@@ -177,8 +178,8 @@ impl HeldLocks {
         own.next().map_or(Ok(()), |lock| lock.pool().can_keep())
     }
 
-    /// Keeps the locks that the call has taken itself at the store for this long from now, however
-    /// the call ends.
+    /// Makes the store keep the locks that the call has taken itself for `min_hold` from now,
+    /// however the call ends.
     pub(crate) fn keep_min_hold(&self, min_hold: Duration) {
         PendingLock::keep_min_hold(self.own(), min_hold);
     }
@@ -217,8 +218,8 @@ impl HeldLocks {
         live
     }
 
-    /// Returns a future that ends when an entered lease is over. None if the call has entered no
-    /// lock.
+    /// Returns a future that completes when a lease of an enclosing call, which this call has
+    /// entered, is over. None if the call has entered no lock.
     ///
     /// A lease cell wakes only the task of the enclosing call. The future is needed because another
     /// task may poll this call, for example in a `FuturesUnordered`.
@@ -294,7 +295,7 @@ impl HeldLocks {
         }
     }
 
-    /// Maximum length of a kept result, in bytes.
+    /// Returns the maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.own().next().map_or(0, PendingLock::replay_limit)
@@ -318,8 +319,8 @@ impl HeldLocks {
         Poll::Ready(gone)
     }
 
-    /// The locks that the call has taken itself, in reverse order. `poll_released` keeps the last
-    /// lost lock that it finds, and so returns the first one.
+    /// Returns the locks that the call has taken itself, in reverse order. `poll_released` keeps
+    /// the last lost lock that it finds, and so returns the first one.
     fn own(&self) -> impl Iterator<Item = &PendingLock> {
         self.held.iter().rev().filter_map(|lock| match lock {
             HeldLock::Held(lock) => Some(lock),

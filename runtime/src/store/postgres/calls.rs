@@ -1,4 +1,4 @@
-//! Packs requests into calls of functions.
+//! Packs requests into calls of SQL functions.
 //!
 //! A call is one transaction. Requests that need the disk and requests that do not are never in one
 //! call, so an acquire's commit does not delay a release. Renewals are in separate calls, because a
@@ -28,11 +28,11 @@ pub(super) const MOST: usize = 64;
 struct Asked {
     id: OpId,
     op: Op,
-    /// See [`Reply::Released::ordered`].
+    /// True if this is a release sent after the acquires that it undoes, on the same connection.
     ordered: bool,
 }
 
-/// Requests that are sent as one call of a function.
+/// Requests that are sent together, as one call of an SQL function.
 #[derive(Debug)]
 pub(super) struct Call {
     work: Work,
@@ -41,7 +41,8 @@ pub(super) struct Call {
     pub(super) patience: Duration,
 }
 
-/// The arguments of the function: arrays with an element for each key.
+/// The kind of a call. `TakeLines` and `GiveLines` are the arguments of the SQL function: arrays
+/// with an element for each key.
 #[derive(Debug)]
 enum Work {
     /// Acquires of locks and of shares.
@@ -147,7 +148,7 @@ impl Call {
         self.asked.push(asked);
     }
 
-    /// Calls the function.
+    /// Sends the call, and returns the rows of its answer.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -299,8 +300,8 @@ impl GiveLines {
     }
 }
 
-/// Returns the failure of a request with a NUL character. A `text` of PostgreSQL cannot contain
-/// that character, so the request would also fail the other requests of its call.
+/// Returns a failure if a key of the request contains a NUL character. PostgreSQL would refuse such
+/// a key as `text`, and with it all other requests in the same call of an SQL function.
 pub(super) fn refusal(op: &Op) -> Option<Failure> {
     let key = op.keys().find(|key| key.contains('\0'))?;
     Some(Failure {

@@ -29,8 +29,8 @@ pub(super) type Generation = u64;
 /// commit waits for the disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Limit of a call's wait for a row that another call has locked. It is half of [`LEAST_PATIENCE`],
-/// so that the calls behind it are answered before the connection counts as silent.
+/// Maximum time that a call waits for a row locked by another transaction. It is half of
+/// [`LEAST_PATIENCE`], so that later calls are answered before the pool drops a silent connection.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Time limit for creating the tables, or for waiting for another process that creates them.
@@ -126,7 +126,8 @@ async fn set_up(
     process: Option<Token>,
     limit: Duration,
 ) -> Result<(Functions, bool), Failure> {
-    // A wait for a row ends before the connection counts as silent.
+    // If another transaction keeps a row locked, the server fails the call after this time. This
+    // answer arrives before the pool would drop the connection for a missing answer.
     let wait = (limit / 4).min(LONGEST_WAIT);
     if address.is_pooled() {
         schema::check(client).await?;
@@ -140,9 +141,9 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // Takes only two round trips: after an outage, leases may end during each further one. Behind a
-    // pooler, the first round trip fails, so the settings of the second never change the pooler's
-    // sessions.
+    // Takes only two round trips: after an outage, leases may end during each further one. The
+    // first round trip fails if a pooler has dropped the settings of this session. So the second
+    // one never changes settings of the pooler's sessions.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -190,7 +191,7 @@ impl Opened {
         within(limit, self.io_driver.drive(work)).await
     }
 
-    /// Makes one call.
+    /// Sends `call`, and returns the rows of its answer.
     pub(super) async fn run(
         &mut self,
         call: &Call,
@@ -284,7 +285,8 @@ impl Connection {
         self.last_answer = Instant::now();
     }
 
-    /// Returns the time at which the connection counts as silent if no answer comes before.
+    /// Returns the time at which the pool drops the connection unless an answer has come before.
+    /// `None` if no answer is pending.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.deadlines.front()?;
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))

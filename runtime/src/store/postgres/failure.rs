@@ -135,8 +135,8 @@ pub(super) fn of(error: &Error) -> Failure {
 /// pooler has lost its server, or the server ends. Any other error rolls its transaction back.
 const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
 
-/// True if the request may have been carried out. An error that ends the connection may interrupt a
-/// commit's wait for a standby. The commit then stays.
+/// True if the request may have been carried out despite the error. If the error also ends the
+/// connection (`ends`), it may have interrupted a commit's wait for a standby. That commit stays.
 fn may_be_committed(code: &str, ends: bool) -> bool {
     ends || AFTER_A_COMMIT.iter().any(|kind| code.starts_with(kind))
 }
@@ -144,7 +144,7 @@ fn may_be_committed(code: &str, ends: bool) -> bool {
 fn server_error(error: &DbError) -> Failure {
     let found = error.code().code();
     let known = CODES.iter().find(|(code, _, _)| *code == found);
-    // pgbouncer has one code for most of its errors, so their texts count, too.
+    // pgbouncer uses one code for most of its errors, so the error's text is also compared.
     let is_pooler = found == "08P01" && error.message().contains("startup parameter");
     let pooler = is_pooler.then_some(("08P01", Retry::Never, POOLER));
     let (code, retry, advice) = pooler.or(known.copied()).unwrap_or((
@@ -179,7 +179,8 @@ fn disconnected(error: &Error) -> Failure {
     }
 }
 
-/// Returns the failure of an attempt to take away a lock that a transaction pins by `verify`.
+/// Returns the failure of an operator's attempt to take away a lock that only a transaction keeps.
+/// The transaction has called `verify` for the last holder, and keeps the lock until it ends.
 pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
@@ -198,8 +199,8 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
     failed("io", &error.to_string(), UP)
 }
 
-/// Returns the failure of a server that accepts no writes. It occurs only if the URL names several
-/// servers, because another one may be the primary.
+/// Returns the failure of a server that accepts no writes. Used only if the URL names several
+/// servers: the pool then tries the others, because one of them may be the primary.
 pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server does not accept writes", PRIMARY)
 }
@@ -250,7 +251,7 @@ pub(super) fn unread(problem: &Problem) -> Failure {
     Failure::unavailable("protocol", text, Retry::Never, true)
 }
 
-/// Returns the failure of a database that cannot keep locks.
+/// Returns a failure that a retry cannot solve, such as missing tables.
 pub(super) fn unfit(reason: String) -> Failure {
     Failure {
         error: LockError::config(reason),
@@ -277,7 +278,8 @@ fn first_line(text: &str) -> String {
 mod tests {
     use super::may_be_committed;
 
-    /// Fails if the answer of a pooler that lost its server counts as a rollback.
+    /// Fails if an error that can follow a commit, such as a pooler's loss of its server, counts as
+    /// a rollback. Also fails if the error of a rollback counts as a possible commit.
     #[test]
     fn error_codes_show_a_possible_commit() {
         for code in ["40001", "40P01", "53100", "55P03", "57014", "XX000"] {

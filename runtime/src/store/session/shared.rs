@@ -32,7 +32,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Job {
     Request(Request),
-    /// Ends a lease that was not renewed.
+    /// Ends an expired lease.
     Expire(LockId),
     /// Gives up the waiting node with this number, because no call has taken the lock in time.
     Unclaim(FullKey, u64),
@@ -50,7 +50,7 @@ pub(super) struct Shared<S: Service> {
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
-    /// Notified when a new lease may end before all others.
+    /// Wake-up of the task that ends expired leases: a new lease may end before all others.
     pub(super) earlier: Notify,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct State<S: Service> {
 }
 
 impl<S: Service> State<S> {
-    /// Gives up the place of this process in the queue of `key`. Returns its node. The caller must
-    /// remove the node. No token uses it now: an unanswered request with it is dropped.
+    /// Gives up the place of this process in the queue of `key`, and forgets an unanswered request
+    /// that uses the node of this place. Returns the node, which the caller must remove.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -114,7 +114,7 @@ impl<S: Service> Shared<S> {
         let _ = self.events.send(event);
     }
 
-    /// Creates a node with a name that no other node has.
+    /// Returns a node with a name that no other node has. Does not yet create it on the server.
     pub(super) fn new_node(&self, session: &Arc<LiveSession<S>>, id: &LockId) -> OwnNode<S> {
         let (key, token) = id;
         let number = self.nodes.fetch_add(1, Ordering::Relaxed);
@@ -145,8 +145,8 @@ impl<S: Service> Shared<S> {
         self.state().tasks.abort_all();
     }
 
-    /// Appends a job to the lanes (queues) of its keys, and starts it if it is the first in all of
-    /// them.
+    /// Appends a job to the lanes (queues) of its keys. Starts the job if it is the first in all of
+    /// these lanes.
     pub(super) fn submit(self: &Arc<Self>, job: Job, keys: Vec<FullKey>) {
         let running = self.state().lanes.enter(job, keys);
         if let Some(running) = running {
@@ -191,9 +191,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Handles the revocation of a node of the session. Reports it if a token holds the lock. If
-    /// the node waits in the queue and no token uses it, gives it up, so that the engine requests
-    /// another place in the queue.
+    /// Handles the revocation of a node of the session. If a token holds its lock with this node,
+    /// reports the revocation to the engine. If the node waits in the queue and no token uses it,
+    /// removes the node, and the engine requests another place in the queue.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -206,7 +206,8 @@ impl<S: Service> Shared<S> {
         if let Some((key, token)) = state.locks.revoke(is_this, fence) {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
-                // Sent under the mutex, as in `session_ended`.
+                // Sent under the mutex that `reply` also locks. So `reply` has either reported this
+                // lock as taken before this event, or will report a failure.
                 self.emit(StoreEvent::Revoked { key, lease });
             }
             return;
@@ -225,7 +226,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Closes a session that is no longer used, so that the server removes its nodes soon.
+    /// Closes an unused session, so that the server removes its nodes soon. Retries without limit.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;
         while let Err(Trouble::Failed(_)) =

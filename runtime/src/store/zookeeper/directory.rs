@@ -1,11 +1,11 @@
-//! The directory of a lock: its znodes, in the order of their numbers.
+//! The directory of a lock: its znodes, in the order of their sequence numbers.
 
 use super::failure;
 use super::live::Made;
 use super::names::{Number, number};
 use crate::store::session::service::Trouble;
 
-/// The znodes of a directory, in the order of their numbers.
+/// A lock's directory, with its znodes in the order of their sequence numbers.
 pub(super) struct Directory {
     pub(super) path: String,
     pub(super) is_there: bool,
@@ -18,7 +18,7 @@ impl Directory {
         Some(name)
     }
 
-    /// Returns the position of the znode, from 0.
+    /// Returns the position of a created znode in the directory, counted from 0.
     pub(super) fn place(&self, made: &Made) -> Option<usize> {
         self.znodes.iter().position(|(_, name)| *name == made.name)
     }
@@ -28,8 +28,8 @@ impl Directory {
     }
 }
 
-/// Returns the directory with znodes of these names. Fails if a name does not follow Curator's
-/// recipe for an exclusive lock, or if the numbers are used up.
+/// Builds a directory from the names of its znodes. Fails if a name does not follow Curator's
+/// recipe for an exclusive lock, or if the directory has used up its sequence numbers.
 pub(super) fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {

@@ -40,8 +40,8 @@ impl Order {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// A method that takes `self` and all arguments by value, because a detached body must own
-    /// everything that it needs.
+    /// Takes `self` and all arguments by value, because a detached body must own everything that it
+    /// needs.
     #[distributed_lock(key = "k", ttl = "20s", detach, guard = lock, pool = pool)]
     async fn place(self: Arc<Self>, pool: LockPool, id: u32) -> Result<u32> {
         self.entered.notify_one();
@@ -106,7 +106,8 @@ async fn fails(pool: LockPool, order: Arc<Order>) -> Result {
     panic!("the body's own");
 }
 
-/// Fails if a panic is swallowed, becomes an error, or keeps the lock.
+/// Fails if a panic of the body does not reach the caller as a panic, or if the lock stays held
+/// after it.
 async fn a_panic_resumes_in_the_caller(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
@@ -115,7 +116,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     let call = AssertUnwindSafe(fails(pool.clone(), Arc::clone(&order)));
     let panic = call.catch_unwind().await.expect_err("it panics");
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
-    // Fails unless the lock is released before the panic resumes in the caller.
+    // The lock must be released before the panic resumes in the caller.
     is_released(&*store.probe, "k", asked).await;
     // Checks the release again, but drops the caller before the panic.
     let order = Arc::new(Order::default());
@@ -196,8 +197,9 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope of the pool, or the call path of the body's lock, does not reach the task of
-/// the detached body. No pool is installed here.
+/// Fails if a call inside a detached body does not use the pool of the scope around this body. Also
+/// fails if this call does not count as nested in the body's lock. No pool is installed, so a call
+/// outside of the scope would fail.
 async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -206,8 +208,9 @@ async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached body inside the lock of an enclosing body continues after its call is
-/// dropped. Also fails if a task that can outlive its caller enters the caller's locks.
+/// Fails if the body of a dropped nested call with `detach` continues inside the lock of the
+/// enclosing call. Also fails if the task of a detached body, which can outlive the enclosing call,
+/// can enter the lock of that call.
 async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());
@@ -272,7 +275,7 @@ on_stores!(sentinel cluster redlock: (
     a_lost_lease_drops_the_body,
 ));
 
-/// Fails if the body of a handler ends when its client disconnects in the middle of the order.
+/// Fails if the body of an HTTP handler ends because its client disconnects during the request.
 #[tokio::test]
 async fn the_body_continues_after_its_client_disconnects() {
     use axum::Router;

@@ -1,6 +1,7 @@
-//! Tests of nested calls. A reentrant call enters the lock that its call path holds. Any other
-//! nested call is refused at once. Of the nested calls in one body, only one runs at a time, and
-//! the other calls wait.
+//! Tests of nested calls. A nested call with `reentrant` *enters* the lock of the call around it:
+//! its body runs inside the same lease. Without `reentrant`, a nested call for the same key is
+//! refused at once. Of the nested calls in one body, only one is inside at a time, and the others
+//! wait. The *call path* of a call is the list of the locks around it.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -116,7 +117,7 @@ async fn the_call_path_survives_trait_objects_and_awaits(store: &Store) {
     }
 }
 
-/// Counts the calls inside, and asserts that there is at most one.
+/// Number of calls that are inside the lock. `stay` asserts that there is at most one.
 #[derive(Default)]
 struct Inside(AtomicU32);
 
@@ -128,8 +129,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap. Also fails if a nested call waits for the calls that
-/// enclose it.
+/// Fails if two branches of a `join!` are inside the lock at the same time. Also fails if a nested
+/// call waits for the calls that enclose it.
 async fn concurrent_branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -254,8 +255,8 @@ async fn a_dropped_branch_returns_its_turn(store: &Store) {
     outer.expect("free").expect("all turns came back");
 }
 
-/// Fails if a spawned task inherits the call path. The task would then run concurrently with the
-/// body that spawned it.
+/// Fails if a spawned task can enter the lock of the body that has spawned it. The task would then
+/// run inside the lock concurrently with this body.
 async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
@@ -297,8 +298,8 @@ fn expect_deadlock(error: &LockError, line: u32) {
     assert_eq!(*error, expected);
 }
 
-/// Fails if a nested call without `reentrant` waits for itself, or is refused as if another call
-/// had the lock.
+/// Fails if a nested call without `reentrant` waits for the lock of the call around it. Also fails
+/// if its error reports contention instead of a deadlock.
 async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     let pool = store.pool().await;
     let error = plain_outside(&pool).await.expect("free");
@@ -310,16 +311,16 @@ async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
         expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
         expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
         expect_deadlock(&plain(&pool).await.expect_err("nested"), held_at);
-        // A call that has entered the lock also holds it. The error still reports the line where
-        // the lock was taken.
+        // This reentrant call runs inside the lock of the outer call, and `plain` is nested in it.
+        // The error of `plain` must still report the line of the outer call, which took the lock.
         let deeper = again()
             .reentrant()
             .run(plain(&pool))
             .await
             .expect("it enters");
         expect_deadlock(&deeper.expect_err("nested"), held_at);
-        // The answer must take less time than any round trip. Only the shortest of many times
-        // counts, so that delays of a busy machine do not matter.
+        // The refusal must take less time than any round trip to the store. Only the shortest of
+        // many times counts, so that delays of a busy machine do not matter.
         let mut shortest = HANG;
         for _ in 0..100 {
             let started = Instant::now();
@@ -368,8 +369,8 @@ async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
     );
 }
 
-/// Fails if a guard puts its key on the call path. A guard can be sent to another task, so code
-/// that runs while the guard exists is not inside its lock.
+/// Fails if a call enters a lock because its task has a guard of this lock. A guard can be sent to
+/// another task, so code that runs while the guard exists is not inside its lock.
 async fn a_guard_is_not_a_body(store: &Store) {
     let pool = store.pool().await;
     let guard: LockGuard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -504,8 +505,8 @@ async fn entering_needs_no_store() {
     assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
 }
 
-/// Fails if the call path of one task is visible to another task on the same thread. The tasks hold
-/// different keys.
+/// Fails if a body can enter the lock of another body that runs concurrently on the same thread.
+/// Each of the two bodies requests the key of the other one.
 #[tokio::test]
 async fn tasks_on_one_thread_have_their_own_paths() {
     let pool = LockPool::connect("memory://reentrant-threads")

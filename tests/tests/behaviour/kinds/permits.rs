@@ -101,8 +101,9 @@ async fn never_more_holders_than_permits_run_together(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a call gets a permit while as many holders as its own number of permits are inside.
-/// Calls with a larger number, as in a rolling deploy, must not cause another error than a refusal.
+/// Calls for one key have different numbers of permits, as in a rolling deploy. Fails if a call
+/// gets a permit although the number of holders has reached the call's own number. Also fails if
+/// the call then gets an error other than a refusal.
 async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
@@ -144,9 +145,9 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if a call with the smaller number of permits gets its permit while as many leases as this
-/// number are left. Also fails if it gets the permit much later, or if its `retry_after` ends too
-/// early.
+/// Three calls hold a permit, and the leases of two of them end one after the other. Fails if a
+/// call with `permits(2)` gets a permit before both leases have ended, or much later. Also fails if
+/// the `retry_after` of such a call ends before both leases.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

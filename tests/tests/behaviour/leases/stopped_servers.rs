@@ -103,7 +103,7 @@ impl Servers {
     }
 }
 
-/// Fails if a lease starts at its answer instead of its request.
+/// Fails if a lease starts when the answer arrives, instead of when the request is sent.
 async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     const STOP: Duration = Duration::from_millis(600);
@@ -188,8 +188,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     assert!(late < 100_000, "notified {late} us after the lease");
 }
 
-/// Fails if a lease is lost in a stop of a quarter of the ttl. If a busy machine adds a delay of
-/// the same length, the round does not count.
+/// Fails if a lease is lost because the servers stop for a quarter of its ttl. If a busy machine
+/// adds a delay of the same length, the round does not count.
 async fn a_short_stop_costs_no_lease(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     let pool = servers.pool().await;
@@ -230,15 +230,16 @@ async fn a_stop_delays_calls_at_most_by_their_budget(mut servers: Servers) {
         assert!(error.is_unavailable(), "{error}");
         let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
-        // This wait is far shorter than the ttl, so a lock left behind would make the call fail.
+        // This wait is far shorter than the ttl. So this call would fail if the first one had left
+        // its lock behind.
         let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
         let after = after.await.expect("nothing is left");
         after.release().await.expect("held");
     }
 }
 
-/// Fails if the call of a leader ends because of a stop in which the leader has lost its lease.
-/// Also fails if the call no longer requests the lock.
+/// A leader loses its lease while the servers are stopped. Fails if its call of `lead` ends then,
+/// or does not get the lock again after the stop.
 async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(2);
     let pool = servers.pool_of(TTL / 2).await;

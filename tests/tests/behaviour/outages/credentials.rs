@@ -71,9 +71,9 @@ impl Vault {
 }
 
 /// Changes the password twice, and then blocks the credentials function for longer than a ttl.
-/// Fails if a lease is lost. Also fails if the pool gets a new password only after a connection has
-/// ended, or does not log in with it afterwards. `set` changes the password on the server. `cut`
-/// ends all connections, or makes their logins invalid, so that the pool must log in again.
+/// Fails if a lease is lost. Also fails if the pool does not get the new password before `cut`, or
+/// does not log in with it after `cut`. `set` changes the password on the server. `cut` ends all
+/// connections, or makes their logins invalid, so that the pool must log in again.
 async fn rotated(url: &str, user: &'static str, set: impl AsyncFn(&str), cut: impl AsyncFn()) {
     let vault = Vault::default();
     vault.set("hunter0");
@@ -330,7 +330,7 @@ async fn a_password_file_is_read_before_each_connection() {
 }
 
 /// Fails if the error of a refused login does not name the user, or shows a password. Also fails if
-/// the refusal ends a waiting call, or if the pool logs in more than once a second.
+/// the refusal ends a waiting call, or if the pool tries to log in more than once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_login_names_its_user() {
     let server = Server::start();
@@ -447,8 +447,9 @@ fn a_parked_runtime_costs_no_credentials() {
     released.expect("held");
 }
 
-/// Fails if the pool does not use a connection again whose server did not answer for a while. The
-/// server refuses new logins, so the pool has no other connection.
+/// The server stops until a call fails, and then answers again on the open connection. Fails if the
+/// pool does not use this connection. It cannot open another one, because its password has changed
+/// on the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_answers_again_is_used() {
     let server = Server::start();
@@ -500,7 +501,8 @@ fn an_expired_login_is_found() {
     }
 }
 
-/// Fails if the tests of changed passwords do not detect a function that blocks the engine.
+/// Fails if the tests of changed passwords do not detect a credentials function that runs on the
+/// engine's thread, and so can block it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_blocked_engine_is_found() {

@@ -55,7 +55,8 @@ async fn hold(request: LockRequest) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Waits for the release. On a busy machine, a release may continue after its call.
+/// Waits until the key is free. On a busy machine, a call may return before the store has executed
+/// its release.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
 }
@@ -183,8 +184,8 @@ async fn all_refused_calls_get_the_fixed_hint() {
     }
 }
 
-/// Fails if the pool accepts a `retry_after` that cannot be reported to a client, or refuses one
-/// that can.
+/// Fails if the pool accepts a fixed `retry_after` of zero or of more than a day, or refuses one
+/// within these bounds.
 #[tokio::test]
 async fn a_retry_after_hint_has_bounds() {
     let day = Duration::from_secs(24 * 60 * 60);

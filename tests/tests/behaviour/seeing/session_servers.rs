@@ -1,5 +1,5 @@
-//! Tests in which locks that belong to sessions are taken away. The holders are slow, dead, or
-//! other clients.
+//! Tests in which locks that belong to sessions are taken away. The holders are slow or dead, or do
+//! not use this library.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
     assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
 }
 
-/// Fails if a guard that still exists keeps its lock shorter than the grace, or for its whole
-/// lease.
+/// Fails if a revoked guard that is not dropped keeps its lock for less time than the grace, or for
+/// the rest of its lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -82,8 +82,8 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-/// Fails if the lock of a killed process is not free after the grace. The session of that process
-/// ends later.
+/// An operator takes away the lock of a killed process, whose session has not ended yet. Fails if
+/// the lock is not free after the grace.
 async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
     let url = S::shared().url("dead");
     let job = Job {
@@ -196,7 +196,8 @@ async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     drop(stuck);
 }
 
-/// Fails if a pool does not answer other requests while it waits for a holder to leave.
+/// Fails if a pool cannot inspect locks, or take a second lock away, while its `force_release`
+/// waits for the holder of the first lock.
 async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
@@ -253,8 +254,8 @@ async fn a_holder_is_notified_during_a_heartbeat() {
     }
 }
 
-/// Fails if another client's lock is shown with an owner. Also fails if `force_release` waits for
-/// that client, which cannot be notified.
+/// Fails if a lock that was taken without this library is shown with an owner. Also fails if
+/// `force_release` waits for the holder of this lock, which cannot be notified.
 async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("theirs", TTL));

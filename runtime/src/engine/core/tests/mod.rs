@@ -59,7 +59,7 @@ fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId
     id
 }
 
-/// Returns the one request sent now, which must be an acquire.
+/// Returns the id of the only request sent now, which must be an acquire.
 #[track_caller]
 fn asked(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -187,8 +187,8 @@ fn a_reply_after_the_budget_is_undone() {
     }
 }
 
-/// Fails if an earlier answer refuses a single try, although the head has asked again. The single
-/// try must wait for the answer to that acquire.
+/// The first call in the key's queue has asked the store again. Fails if a new call, which tries
+/// only once, is refused because of the previous answer. It must wait for the next answer.
 #[test]
 fn a_single_try_shares_a_pending_answer() {
     for (reply, free) in [(taken(1), true), (held(TTL), false)] {
@@ -211,8 +211,8 @@ fn a_single_try_shares_a_pending_answer() {
     }
 }
 
-/// Fails if a single try asks the store although the store's last answer shows that the key is
-/// held.
+/// Fails if a call that tries only once asks the store although the store's last answer shows that
+/// the key is held.
 #[test]
 fn a_single_try_on_a_known_held_key_is_refused_at_once() {
     let mut core = core();
@@ -231,7 +231,8 @@ fn a_single_try_on_a_known_held_key_is_refused_at_once() {
     assert!(core.take_requests(soon).is_empty());
 }
 
-/// Fails if requests to a server that repeatedly forgets its scripts are retried without a pause.
+/// Fails if a request is retried without a pause more than once, while the server repeatedly
+/// forgets its scripts.
 #[test]
 fn a_forgotten_script_is_retried_immediately_only_once() {
     let mut core = core();

@@ -1,4 +1,5 @@
-//! Applying the core's signals to lease cells, notifications and metrics.
+//! Applies the core's signals to lease cells and metrics, and collects the notifications for
+//! callers.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use crate::engine::lease_cell::Parting;
 use crate::engine::metrics;
 
 impl EngineState {
-    /// Applies all signals of the core. The resulting wake-ups become notifications.
+    /// Applies all signals of the core. Tasks are not woken here: their wakers become
+    /// notifications, which are delivered after the engine's mutex is released.
     pub(super) fn apply_signals(&mut self) {
         let mut signals = self.core.take_signals();
         for signal in signals.drain(..) {
@@ -27,7 +29,7 @@ impl EngineState {
         self.notifications.wakers.extend(waker);
     }
 
-    /// Applies a signal to its call. Returns the waker of the call's task, if any, to be woken or
+    /// Applies one signal. Returns the waker of its call's task, if the waker must be called or
     /// dropped.
     fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {

@@ -37,8 +37,8 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
 ///
 /// - A renewal waits for the end of the move, or is not sent with `ASKING` to the node of its key.
 /// - A shared lock cannot be renewed while the queue's key is on another node.
-/// - Leases cannot be renewed after only some of them have moved.
-/// - A waiting call is forgotten.
+/// - Leases cannot be renewed after only some of their keys have moved.
+/// - A call that waits for the lock does not get it after the move.
 /// - The fence decreases, because its counter is still on the old node.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_while_their_slot_moves() {
@@ -110,8 +110,9 @@ async fn a_release_during_a_slot_move_is_not_lost() {
     .await;
 }
 
-/// Fails if a new lock is taken on one node during the move while the other node has the key. Also
-/// fails if the error of a refused call does not name the reason.
+/// A lock is requested while its slot moves, so the other node may already have its key. Fails if a
+/// call without `wait` gets the lock, or if its error does not name the reason. Also fails if a
+/// waiting call does not get the lock after the move.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_after_the_slot_has_moved() {
     let cluster = Setup::new().start();

@@ -56,15 +56,15 @@ fn an_unreported_lost_session_is_detected() {
     fails_with("LostSessionUnreported", test);
 }
 
-/// Fails if a lock stays held after its session's own key was deleted, although the session is
-/// still alive.
+/// Fails if a lock stays held after its session's own key was deleted. The deletion does not end
+/// the session itself, which is a lease of etcd.
 #[tokio::test]
 async fn a_session_without_its_key_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(LASTING);
     keeps_no_lock_without_its_node::<Etcd>("no-key", ask, NOTICE).await;
 }
 
-/// Fails if a lock is granted or renewed although its session may end before its lease.
+/// Fails if a lock is granted although its session may end before its lease.
 #[tokio::test]
 async fn a_session_outlasts_its_leases() {
     let server = Etcd::shared();
@@ -99,8 +99,9 @@ fn a_session_shorter_than_its_lease_is_detected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // The session lasts for 21 s. So a lease of this ttl needs a heartbeat answered at most a few
-    // seconds ago. The answer of the old leader must not count as this heartbeat.
+    // The session of a lock with this ttl ends 21 s after its last heartbeat. A lock is granted
+    // only if heartbeats have confirmed its session for at least the next 16 s. So the acquire of
+    // `k` needs a new heartbeat. If the old leader answers it, the answer must not count.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -109,8 +110,8 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // The new leader has counted 7 s of the session before the old leader answers the
-        // heartbeat.
+        // The new leader counts the 21 s of the session from its election. So after this sleep,
+        // about 14 s are left, which is less than the ttl. The old leader does not know this.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
@@ -197,8 +198,8 @@ async fn an_unrenewed_lease_ends() {
     works::<Etcd>(&pool, "k").await;
 }
 
-/// Fails if a call keeps waiting for a key removed before the call's watch began. The key may never
-/// change again, so the call would wait forever.
+/// Fails if a call waits for the removal of a key that was already removed before the call's watch
+/// began. The watch may never report another change, so the call would wait forever.
 #[tokio::test]
 async fn a_call_detects_a_removed_key() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;

@@ -123,8 +123,9 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     next.release().await.expect("still held");
 }
 
-/// Fails if the shared lock of a notified holder becomes free before that holder has ended. Also
-/// fails if the shared lock of a holder without a session stays held.
+/// An operator takes a shared lock away from two holders, one of which has no session. Fails if the
+/// holder without a session keeps its share. Also fails if the other holder, which is notified,
+/// loses its share before it has released the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoked_shares_end_with_or_without_a_session() {
     let (database, operator) = fresh().await;

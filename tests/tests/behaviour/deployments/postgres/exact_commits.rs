@@ -34,14 +34,14 @@ enum Verify {
 #[derive(Debug, Default)]
 struct Counts {
     committed: AtomicI64,
-    /// Transactions rolled back because the lease was over.
+    /// Transactions rolled back because the lease was over, or because of a serialization failure.
     refused: AtomicI64,
     /// Transactions committed after the end of their lease.
     late: AtomicI64,
 }
 
 impl Counts {
-    /// True if each counted event has happened.
+    /// True if each of the counted events has happened at least once.
     fn all_happened(&self) -> bool {
         let counts = [&self.committed, &self.refused, &self.late];
         counts.iter().all(|count| 0 < count.load(Ordering::Relaxed))
@@ -73,7 +73,9 @@ async fn updates_are_lost_without_verify() {
     assert!(0 < lost, "{counts:?}");
 }
 
-/// Returns the number of committed additions that are missing from the sum, and the counts.
+/// Makes concurrent tasks add to the numbers in the table `counters`. Returns the number of
+/// committed additions that are missing from the sum of these numbers, and the counts of
+/// transactions.
 async fn load(verify: Verify, isolation: IsolationLevel) -> (i64, Counts) {
     let _room = room::enter();
     let mut random = Random::seeded("exact commits");
@@ -135,7 +137,7 @@ impl Task {
     }
 
     /// True if the load must continue. With `verify`, it continues after `until`, for at most
-    /// `LONG`, while a counted event has not yet happened.
+    /// `LONG`, until each of the counted events has happened.
     fn goes_on(&self, until: Instant) -> bool {
         let now = Instant::now();
         let is_short = || self.verify == Verify::Once && !self.counts.all_happened();

@@ -1,5 +1,6 @@
-//! Tests of pinned locks. Such a lock has no holder, but transactions that have verified it
-//! ("pins") still block it. It is shown with the sessions of these transactions.
+//! Tests of pinned locks. Such a lock has no holder, but is still blocked by transactions ("pins")
+//! that have called `leasehold.verify` for it. `inspect` shows the lock with the session of such a
+//! transaction.
 
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ async fn refusal(pool: &LockPool) -> LockError {
     refused.map(drop).expect_err("it is pinned")
 }
 
-/// Fails if a lock that no call can get is shown as free, or is shown without the session that must
-/// end first.
+/// Fails if a pinned lock is shown as free. Also fails if `inspect`, `check`, `force_release` or
+/// the error of a refused call does not show a transaction that blocks the lock.
 #[tokio::test]
 async fn a_pinned_lock_is_shown() {
     for (number, savepoint) in [(1, ""), (1, SAVEPOINT), (2, SAVEPOINT)] {
@@ -118,7 +119,9 @@ async fn a_pinned_lock_is_shown() {
     }
 }
 
-/// Fails if a prepared transaction, which has no session, is not shown.
+/// A prepared transaction, which has no session, blocks a lock. Fails if `inspect` does not show
+/// the name of this transaction. Also fails if the error of `force_release` does not show the
+/// statement that ends it.
 #[tokio::test]
 async fn a_prepared_transaction_is_shown() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
@@ -144,8 +147,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails unless the pin of an ended lease is shown, reported by `check`, and named in refusals,
-/// although the holder has not released the lock. A dead holder never releases it.
+/// A lease has ended without a release, as after the death of its holder. Fails if its pin is
+/// missing in `inspect`, in `check`, or in the error of a refused call.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
@@ -196,8 +199,8 @@ async fn a_pin_of_a_handed_over_lock_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is shown with a session of a pool because a call of that pool has also locked the
-/// row.
+/// A call of a pool has locked the same row as a pin. Fails if `inspect` shows the session of the
+/// pool instead of the session of the pin.
 #[tokio::test]
 async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     const CALL: &str = "SET application_name = 'leasehold:other:1'; BEGIN; \

@@ -81,7 +81,8 @@ pub(crate) async fn refusals_name_the_holder<S: Times>() {
     held.release().await.expect("held");
 }
 
-/// Fails if an outage is not reported, or is reported with the password.
+/// Fails if a closed port is not reported as an outage, or if the error shows the password of the
+/// URL.
 pub(crate) async fn a_closed_port_is_unavailable<S: SessionServer>() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = closed.local_addr().expect("it is bound");
@@ -138,9 +139,10 @@ pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
     }
 }
 
-/// Fails if `check` does not detect a missing member, two separate servers (`apart`), or a single
-/// server. Also fails if three running members cause a finding for which `counts` returns true.
-/// Returns the report on the two servers, which contains a finding with this `code`.
+/// Fails if `check` has no finding about a missing member, about two servers without a common
+/// cluster (`apart`), or about a single server. Also fails if three running members cause a finding
+/// for which `counts` returns true. Returns the report on the two servers, which has a finding with
+/// the code `code`.
 pub(crate) async fn findings<S: Times>(
     counts: impl Fn(&Finding) -> bool,
     apart: impl FnOnce() -> [S; 2],
@@ -173,7 +175,8 @@ pub(crate) async fn findings<S: Times>(
     report
 }
 
-/// Fails if a pool of a user with all rights shows the password, or does not work.
+/// Fails if the pool, whose user has all necessary rights, cannot take locks. Also fails if its
+/// debug output or the report of `check` shows the password.
 pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!format!("{pool:?}").contains(password), "{pool:?}");
     works::<S>(pool, "allowed").await;
@@ -185,8 +188,8 @@ pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!report.to_string().contains(password), "{report}");
 }
 
-/// Fails if `check` does not report that the user may take no locks, or if the user takes a lock.
-/// Returns the text of the report.
+/// Asserts that `check` reports the missing permission of a pool, and that a call of this pool is
+/// refused for this reason. Returns the text of the report.
 pub(crate) async fn may_take_no_locks<S: Times>(pool: &LockPool) -> String {
     let report = pool.check().await.expect("the server answers");
     assert!(report.find("permission").is_some(), "{report}");

@@ -104,8 +104,8 @@ pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>(
 /// Fails if a free lock goes to any process instead of the first one, or if waiting processes are
 /// not notified. Also fails if a repeated request costs a process its place in the queue.
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
-    // Bound for six processes, one after the other. Without messages each of them would repeat its
-    // request only after about half a second.
+    // Time limit for six processes that get the lock one after the other. Without notifications,
+    // each of them would repeat its request only after about half a second.
     const NOTICE: Duration = Duration::from_millis(1_500);
     let mut took = [Duration::MAX; 3];
     for (round, took) in took.iter_mut().enumerate() {

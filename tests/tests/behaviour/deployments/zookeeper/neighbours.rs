@@ -9,8 +9,8 @@ use super::TTL;
 use crate::deployments::all_are_renewed;
 use crate::deployments::session_servers::{LONG, connect_patiently};
 
-/// Fails if a client without the pool's user can remove a holder's znode, or can create a znode
-/// ahead of it in the queue.
+/// Fails if a client without a login, or with the login of another user, can remove a holder's
+/// znode. Also fails if such a client can create a znode ahead of the holder's znode in the queue.
 #[tokio::test]
 async fn another_user_cannot_affect_a_lock() {
     let server = Zookeeper::start();

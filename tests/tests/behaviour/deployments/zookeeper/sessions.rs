@@ -100,9 +100,9 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock counts as held although its node was deleted. The old leader is stopped until
-/// another server leads, and then answers again. Meanwhile the new leader ends the session, whose
-/// time it counts from its election.
+/// The leader stops until another server leads, and then answers the pool again although it was
+/// replaced. Fails if the lock still counts as held after the new leader has ended the session and
+/// deleted the lock's node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
@@ -188,8 +188,8 @@ async fn an_unrenewed_lease_ends() {
     works::<Zookeeper>(&pool, "k").await;
 }
 
-/// Fails if a directory that contains another client's node is treated as a free lock, or makes the
-/// pool unusable.
+/// Fails if a lock counts as free or held although its directory contains a node of an unknown
+/// kind. Also fails if such a node makes the pool unusable.
 #[tokio::test]
 async fn a_foreign_node_is_reported() {
     let server = Zookeeper::shared();

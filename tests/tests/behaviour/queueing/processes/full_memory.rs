@@ -11,7 +11,8 @@ use redis::cmd;
 use super::{LONG, Line, SOON, TTL, connect, held, queued, take};
 
 /// Waits until the value of `key` no longer begins with `token`. If `token` is empty, waits until
-/// there is no value. On a busy machine, a release may continue after its call.
+/// there is no value. On a busy machine, a call may return before the store has executed its
+/// release.
 async fn is_released(probe: &RedisProbe, key: &str, token: &str) {
     let released = || {
         let left = probe.get(key);
@@ -27,7 +28,8 @@ fn max_memory(probe: &RedisProbe, bytes: u64) {
     probe.run::<()>(&set);
 }
 
-/// Requirement 17 of the fault harness. Fails if a release with a waiting process needs memory.
+/// Requirement 17 of the fault harness. Fails if a release needs memory because another process
+/// waits for the lock.
 #[tokio::test]
 async fn a_release_to_a_waiting_process_needs_no_memory() {
     let (server, probe, held) = held("full").await;
@@ -145,8 +147,8 @@ async fn a_refused_release_does_not_refuse_the_next_call() {
     next.release().await.expect("still held");
 }
 
-/// Fails if calls that need memory cause the refusal of calls that need no memory. Simultaneous
-/// calls are sent in one script.
+/// Simultaneous calls are sent in one script. Fails if a call for a held lock, which needs no
+/// memory, gets the error of the calls that need memory.
 #[tokio::test]
 async fn calls_without_memory_needs_are_not_refused() {
     let (server, probe, held) = held("taken").await;
