@@ -73,6 +73,16 @@ impl RedisProbe {
         })
     }
 
+    /// Returns the number of calls of a command since the start of the server or the last
+    /// `CONFIG RESETSTAT`.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats: String = self.run(cmd("INFO").arg("commandstats"));
+        let start = format!("cmdstat_{command}:calls=");
+        let calls = stats.lines().find_map(|line| line.strip_prefix(&start));
+        let calls = calls.and_then(|calls| calls.split(',').next());
+        calls.map_or(0, |calls| calls.parse().expect("a number"))
+    }
+
     /// Runs a command.
     ///
     /// # Panics

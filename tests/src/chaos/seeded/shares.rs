@@ -51,8 +51,8 @@ pub(super) fn renewed_beside_long(scene: &Scene) {
     let long = scene.enter(&server.url(), reader(10_000, 3_500));
     let mut short = scene.enter(&server.url(), reader(600, 60_000).watched());
     let probe = server.probe();
-    let scripts = scripts(&probe);
-    wait::until("it is renewed", LONG, || self::scripts(&probe) > scripts);
+    let scripts = probe.calls("evalsha");
+    wait::until("it is renewed", LONG, || scripts < probe.calls("evalsha"));
     short.process().kill();
     scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
     finish(long);
@@ -108,16 +108,6 @@ pub(super) fn one_leaves(scene: &Scene) {
     finish(long);
 }
 
-/// Returns the number of script runs on the server.
-fn scripts(probe: &RedisProbe) -> u64 {
-    let info: String = probe.run(cmd("INFO").arg("commandstats"));
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let calls = line.and_then(|line| line.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 pub(super) fn late_renewal(scene: &Scene) {
     const TTL_MS: u64 = 7_000;
     let server = Server::start();
@@ -127,7 +117,7 @@ pub(super) fn late_renewal(scene: &Scene) {
     let living = scene.start(&server.url(), living);
     scene.await_entries(u64::from(PLACES) - 1);
     let mut dead = scene.enter(&proxy.url(), place(TTL_MS, 60_000).watched());
-    let (sent, scripts) = (proxy.counts().commands, scripts(&probe));
+    let (sent, scripts) = (proxy.counts().commands, probe.calls("evalsha"));
     proxy.set(Network::Delay {
         least: Duration::from_millis(TTL_MS),
         jitter: Duration::ZERO,
@@ -135,7 +125,7 @@ pub(super) fn late_renewal(scene: &Scene) {
     wait::until("it renews", LONG, || proxy.counts().commands > sent);
     dead.process().kill();
     wait::until("the renewal arrives", LONG, || {
-        self::scripts(&probe) > scripts
+        scripts < probe.calls("evalsha")
     });
     let next = scene.start(&server.url(), place(20_000, 10).waits(60_000));
     scene.is_entered(|| ());

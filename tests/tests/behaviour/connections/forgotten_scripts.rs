@@ -53,15 +53,6 @@ impl Drop for Storm {
     }
 }
 
-/// Returns the number of calls of a command.
-fn calls(probe: &RedisProbe, command: &str) -> u64 {
-    let stats: String = probe.run(cmd("INFO").arg("commandstats"));
-    let start = format!("cmdstat_{command}:calls=");
-    let calls = stats.lines().find_map(|line| line.strip_prefix(&start));
-    let calls = calls.and_then(|calls| calls.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 #[distributed_lock(key = "single:<id>", ttl = "20s", pool = pool)]
 async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
@@ -92,7 +83,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     let share = pool.lock("share").ttl(TTL).shared().acquire().await;
     share.expect("free").release().await.expect("held");
     kept.release().await.expect("held");
-    let (flushed, sources) = (storm.end(), calls(&probe, "eval"));
+    let (flushed, sources) = (storm.end(), probe.calls("eval"));
     assert!(flushed > 100, "flushed {flushed} times only");
     assert!(sources > 10, "the source was sent {sources} times only");
 }
@@ -142,7 +133,7 @@ async fn scripts_are_loaded_again_after_one_flush() {
             called.unwrap_or_else(|error| panic!("{round}: {error}"));
         }
     }
-    assert_eq!(calls(&probe, "eval"), 0);
+    assert_eq!(probe.calls("eval"), 0);
 }
 
 /// Fails if a user without permission for `EVAL` cannot take locks after the flushes have ended.

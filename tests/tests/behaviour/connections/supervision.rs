@@ -149,7 +149,7 @@ async fn a_dead_idle_connection_is_detected_and_replaced() {
         .release()
         .await
         .expect("held");
-    let pings = || info(&probe, "commandstats", "cmdstat_ping:calls=");
+    let pings = || probe.calls("ping");
     let before = (pings(), proxy.counts().connections);
     pass_time(Duration::from_secs(16)).await;
     wait::until_async("it is asked", LONG, || pings() > before.0).await;
@@ -212,7 +212,7 @@ async fn forbidden_scripts_are_retried_with_pauses() {
         assert!(error.to_string().contains("script|load"), "{error}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let asked = info(&probe, "commandstats", "cmdstat_evalsha:calls=");
+    let asked = probe.calls("evalsha");
     assert!((1..200).contains(&asked), "{asked} times in two seconds");
     let opened = connections(&probe);
     assert!(opened < 60, "{opened} connections in two seconds");
