@@ -140,7 +140,7 @@ impl Finding {
 
 #[cfg(feature = "redis")]
 impl Finding {
-    /// Puts the name of the node that has the problem before the text.
+    /// Returns the finding with the name of the affected node before its text.
     pub(crate) fn at(self, node: &str) -> Self {
         Self {
             text: format!("{node}: {}", self.text),
@@ -198,8 +198,8 @@ mod tests {
         assert!(report.find("one").is_some() && report.find("three").is_none());
     }
 
-    /// Fails if a text of a server or of a URL can end a line of the printed report, or move the
-    /// cursor.
+    /// Fails if control characters in a text from a server or a URL reach the printed report. There
+    /// they could end a line or move the cursor.
     #[test]
     fn control_characters_in_a_report_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";

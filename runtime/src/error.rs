@@ -109,9 +109,9 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This call is nested in a body that already holds the key. It would wait forever, because
-    /// that body waits for it. No request was sent. Use `reentrant` for a nested call that should
-    /// run inside the lock.
+    /// This call is nested in a body that already holds the key. The call would wait for the body,
+    /// and the body for the call, forever. No request was sent. Use `reentrant` for a nested call
+    /// that should run inside the lock.
     #[error(
         "the lock `{}` is already held by this call path, taken at {held_at}; mark the function \
          `reentrant` to enter an exclusive lock, or use another key",
@@ -293,7 +293,7 @@ impl LockError {
     }
 }
 
-/// Formats a duration such as `2s 500ms`, without the part below a millisecond.
+/// Formats a duration such as `2s 500ms`, without fractions of a millisecond.
 pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))
@@ -395,7 +395,8 @@ impl std::error::Error for StoreError {}
 mod tests {
     use super::*;
 
-    /// Fails if a text from another program can begin a new line in a log, or control a terminal.
+    /// Keys, owners and server errors can contain control characters. Fails if such a text can
+    /// begin a new line in a log, or control a terminal.
     #[test]
     fn control_characters_in_an_error_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";

@@ -1,5 +1,5 @@
-//! The functions and types that expanded code uses. Not public API: it changes without notice. The
-//! versions of the macro and of this crate are pinned to each other.
+//! Functions and types for the code that the attribute generates. This module is not public API and
+//! changes without notice. The versions of the macro and of this crate are pinned to each other.
 
 use std::fmt::Display;
 
@@ -17,8 +17,8 @@ use crate::lock::call::guard::LockHandle;
 use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
 
-/// Returns the store of a pool, without its password, and the pool's namespace. Used by the command
-/// `leasehold`.
+/// Returns the URL of a pool's store without the password, and the pool's namespace. Used by the
+/// command `leasehold`.
 pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
@@ -34,11 +34,11 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
 
-/// The last argument of functions with a bound such as `KeyPart<Hint>`, where `Hint` is the type of
-/// this argument.
+/// Serves as the last argument of functions with a bound such as `KeyPart<Hint>`, where `Hint` is
+/// the type of this argument.
 ///
-/// If a value does not meet the bound, rustc reports that before it has inferred `Hint`. So it does
-/// not suggest adding `KeyPart`, which is not public API, to the user's signature.
+/// If a value does not meet the bound, rustc reports this error before it has inferred `Hint`. So
+/// rustc does not suggest adding `KeyPart`, which is not public API, to the user's signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -104,14 +104,14 @@ pub fn generic_key<T: Display + ?Sized>(value: &T) -> Key {
     Key::expression(value, &[])
 }
 
-/// The return type of an annotated function, which can carry the error of its lock.
+/// A return type that can carry a lock's error. An annotated function without `on_error` needs one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",
     label = "taking the lock can fail, but this type cannot report it",
     note = "return a `Result` whose error implements `From<leasehold::LockError>`, or add `on_error = |error| …`"
 )]
 pub trait FromLockError<Hint> {
-    /// Returns the value for `error`.
+    /// Creates the return value that carries `error`.
     fn from_lock_error(error: LockError, hint: Hint) -> Self;
 }
 

@@ -30,9 +30,10 @@ use std::fmt;
 ///
 /// If a store loses a lock with its data, it gives the next holder of the key a greater number. A
 /// process that does not know of the loss yet may still hand the lost lock over to its own calls.
-/// These calls get smaller fences, which the process reserved before the loss. So a call with a
-/// smaller number can begin after one with a greater number, and the resource refuses it. If the
-/// store loses its data and its clock is set back, the store itself gives smaller numbers.
+/// These calls get smaller fences, which the store reserved for the process before the loss. So a
+/// call with a smaller number can begin after one with a greater number, and the resource refuses
+/// it. If the store loses its data and its clock is set back, the store itself gives smaller
+/// numbers.
 ///
 /// Source of the technique: Martin Kleppmann, "How to do distributed locking" (2016).
 ///
@@ -65,8 +66,8 @@ impl Fence {
         self.0
     }
 
-    /// The number for a signed column (`BIGINT`). Every fence from a store fits. A greater number
-    /// that the program has made itself becomes `i64::MAX`.
+    /// Returns the number for a signed column (`BIGINT`). Every fence from a store fits. A greater
+    /// number that the program has made itself becomes `i64::MAX`.
     ///
     /// ```
     /// let column: i64 = leasehold::Fence::from(7).as_i64();

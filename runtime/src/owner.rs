@@ -10,7 +10,7 @@ use crate::plain::Plain;
 const LONGEST: usize = 120;
 
 /// Maximum length of an owner that is read from a store, in bytes. Any client can write a longer
-/// one, whose end is ignored.
+/// owner, of which only the start is read.
 const LONGEST_READ: usize = 512;
 
 /// Maximum number of digits of a process id.
@@ -67,15 +67,16 @@ impl Owner {
         Self::new(HOST.as_str(), std::process::id(), function)
     }
 
-    /// Returns `host pid function`, the form in a store.
+    /// Returns `host pid function`, the text that a store keeps beside the lock.
     #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn written(function: &str) -> String {
         let pid = std::process::id().to_string();
         shortened([HOST.as_str(), " ", &pid, " ", function]).concat()
     }
 
-    /// Reads `host pid function`. The host's name and the function's path may have spaces. Ignores
-    /// the text after [`LONGEST_READ`] bytes.
+    /// Reads `host pid function`. The host's name and the function's path may have spaces, so the
+    /// process id is the first word of digits, except at the start. Reads at most [`LONGEST_READ`]
+    /// bytes. Returns none if they contain no process id.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let text = start_of(text, LONGEST_READ);
         let mut at = 0;
@@ -92,14 +93,15 @@ impl Owner {
     }
 }
 
-/// Cuts the path of a function in the middle, so that `LONGEST` bytes have room for it, the host
-/// and the process id.
+/// Shortens the path of a function by a cut in its middle. The path, the host and the process id
+/// then fit into `LONGEST` bytes together.
 pub(crate) fn fitting(function: &str) -> String {
     let beside = HOST.len() + PID_DIGITS + "  ".len();
     cut_in_the_middle(function, LONGEST.saturating_sub(beside))
 }
 
-/// Cuts a text in the middle to `room` bytes. Keeps more of its end, which names the method.
+/// Shortens a text to `room` bytes by a cut in its middle. Keeps more of the end than of the start,
+/// because the end of a function's path names the method.
 fn cut_in_the_middle(text: &str, room: usize) -> String {
     if text.len() <= room {
         return text.to_owned();
@@ -117,7 +119,8 @@ fn start_of(text: &str, room: usize) -> &str {
     ends.find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
-/// Cuts the parts so that they have at most `LONGEST` bytes together.
+/// Cuts off the end of the text that the parts form together. At most `LONGEST` bytes remain,
+/// without spaces at the end.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {
@@ -154,8 +157,8 @@ impl fmt::Display for Owner {
 mod tests {
     use super::*;
 
-    /// Fails if a character is cut in two, if the parts after a cut part are kept, or if spaces are
-    /// left at the end.
+    /// The parts of an owner together are too long. Fails if the cut splits a character, keeps a
+    /// later part, or leaves spaces at the end.
     #[test]
     fn long_owner_texts_are_truncated() {
         let long = "é".repeat(LONGEST);
@@ -183,7 +186,8 @@ mod tests {
         assert!(written.len() <= LONGEST, "{written}");
     }
 
-    /// Fails if a client can make a holder's name so long that no table or log can show it.
+    /// A client has written an owner of 70,000 bytes. Fails if this process reads more than
+    /// `LONGEST_READ` bytes of it.
     #[test]
     fn the_end_of_a_very_long_owner_is_ignored() {
         let read = |text: &str| Owner::read(text).expect("an owner").function;

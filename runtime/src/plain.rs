@@ -1,14 +1,14 @@
-//! Escapes text of other programs, for logs and terminals.
+//! Escapes text from other programs before it is shown in logs and terminals.
 
 use std::fmt::{self, Write as _};
 
-/// Maximum number of displayed characters. No key and no owner is longer.
+/// Maximum number of displayed characters. Keys and owners written by leasehold are shorter.
 const LONGEST: usize = 2_000;
 
-/// Displays the text of a key, an owner or a server. Escapes, in Rust's notation, the characters
-/// that control a terminal or a log. They are control characters, ends of lines (U+2028, U+2029),
-/// and those that change the direction of text (Unicode Standard Annex #9, section 2). Ends a very
-/// long text with `…`.
+/// Displays a key, an owner, or a message of a server. Escapes, in Rust's notation, the characters
+/// that control a terminal or a log. These are control characters, line separators (U+2028,
+/// U+2029), and characters that change the direction of text (section 2 of Unicode Standard Annex
+/// #9). Cuts a text of more than 2,000 characters and ends it with `…`.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {
@@ -58,7 +58,7 @@ mod tests {
         }
     }
 
-    /// Fails if a text of a server can fill a log.
+    /// A server sends a very long message. Fails if more than `LONGEST` characters of it are shown.
     #[test]
     fn very_long_texts_are_cut() {
         let text = "é".repeat(LONGEST);

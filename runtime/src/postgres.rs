@@ -6,17 +6,17 @@
 ///
 /// The functions for your own transactions:
 ///
-/// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
-///   ([`full_key`](crate::LockHandle::full_key)) still has this fence, and was taken on this
-///   primary. So it refuses a lock from before a fail-over. After the call, no other acquisition
-///   gets the lock until the transaction has ended.
-/// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if it was called before with a later
-///   fence of `key`. Use it for locks that are kept in another store. It refuses a fence more than
-///   an hour ahead of the server's clock.
+/// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] if the lock of `key`
+///   ([`full_key`](crate::LockHandle::full_key)) no longer has this fence. It also fails if the
+///   lock was not taken on this primary, because a fail-over has happened since then. After a
+///   successful call, no other acquisition gets the lock until the transaction has ended.
+/// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if it has already accepted a later
+///   fence of `key`. Use `guard` for locks that are kept in another store. A fence more than an
+///   hour ahead of the server's clock is refused, too.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {
-/// // Write the migration, for the tool that runs those of the application.
+/// // Write the migration for the tool that runs the application's migrations.
 /// std::fs::write("migrations/0001_leasehold.sql", leasehold::postgres::SCHEMA)
 /// # }
 /// ```
@@ -35,6 +35,6 @@ pub const SCHEMA: &str = concat!(
 /// under a new lock.
 pub const LEASE_OVER: &str = "LH001";
 
-/// The SQLSTATE with which `leasehold.guard` fails if it has already seen a later fence for the
+/// The SQLSTATE with which `leasehold.guard` fails if it has already accepted a later fence of the
 /// key.
 pub const STALE_FENCE: &str = "LH002";

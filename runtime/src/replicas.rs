@@ -17,10 +17,10 @@ use crate::error::LockError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// Every replica, and at least one. The number is the largest that a Sentinel has reported, or
-    /// that the pool has seen connected to its server at the same time. A permanently removed
-    /// replica counts until the Sentinels forget it (`SENTINEL RESET`) and the pool is connected
-    /// again.
+    /// Every replica, and at least one. The number of replicas is the largest number that a
+    /// Sentinel has reported, or that the pool has seen connected to its server simultaneously. A
+    /// permanently removed replica counts until the Sentinels forget it (`SENTINEL RESET`) and the
+    /// pool is connected again.
     ///
     /// In a cluster, and with the URL of one server, no Sentinel reports the number. So a pool that
     /// connects while a replica is away counts that replica only after its return. Use `AtLeast(2)`

@@ -3,13 +3,13 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds on a monotonic clock. The clock includes the time for which the
-/// machine is suspended (except on the BSDs), but not the time for which a hypervisor pauses it.
+/// A point in time, in nanoseconds on a monotonic clock. This clock continues while the machine is
+/// suspended (except on the BSDs), but not while a hypervisor pauses the virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 
 impl Instant {
-    /// A time before every reading of a clock.
+    /// A time earlier than any that a [`Clock`] returns.
     pub(crate) const ZERO: Self = Self(0);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -52,7 +52,8 @@ pub(crate) enum Clock {
     /// The machine's clock, `CLOCK_BOOTTIME` on Linux. Except on the BSDs, this clock continues
     /// while the machine sleeps, like the server's clock. Reading the clock takes about 20 ns.
     System,
-    /// The clock of the caller's tokio runtime, which tests can pause.
+    /// The clock of a tokio runtime, which tests can pause. The value is the time at which this
+    /// clock was created.
     Tokio(tokio::time::Instant),
 }
 
@@ -64,7 +65,7 @@ impl Clock {
     pub(crate) fn now(self) -> Instant {
         match self {
             Self::System => Instant(system_nanos()),
-            // Counted from one second, so that no reading is `Instant::ZERO`.
+            // The clock starts at one second, so that no reading is `Instant::ZERO`.
             Self::Tokio(start) => Instant(nanos(start.elapsed())) + Duration::from_secs(1),
         }
     }

@@ -1,7 +1,7 @@
 //! Stable codes of log events, by which programs and alerts identify them.
 
-/// A lease ended before its call: it was not renewed in time, was taken away, or reached
-/// `max_hold`.
+/// A lease ended before its call released the lock: the lease ran out, the lock reached `max_hold`,
+/// or the store no longer had the lock.
 pub(crate) const LEASE_LOST: &str = "lease-lost";
 
 /// `force_release` took a lock away from its holder, whose lease is then lost.

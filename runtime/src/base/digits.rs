@@ -1,7 +1,8 @@
 //! Parsing of digits in texts from users and servers. Unlike the standard library's
 //! `from_str_radix`, these functions accept no sign.
 
-/// Parses a hexadecimal number. None if the text is not one, or if it does not fit.
+/// Parses a hexadecimal number. None if the text is not a hexadecimal number, or if the number does
+/// not fit into 64 bits.
 #[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
 pub(crate) fn hexadecimal(digits: &str) -> Option<u64> {
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

@@ -1,4 +1,5 @@
-//! Keys as the store knows them, with their namespace, and maps with these keys.
+//! Full keys, as the store knows them: the pool's namespace and the name that callers specify. Also
+//! maps and sets of full keys.
 
 use std::collections::HashMap;
 #[cfg(any(feature = "redis", feature = "__test", test))]
@@ -10,19 +11,19 @@ use std::sync::Arc;
 
 use once_cell::sync::Lazy;
 
-/// The keyed hash function of the standard library's maps. A program's users can influence the
-/// keys, and must not be able to choose many keys with the same hash.
+/// The hash function of the standard library's maps, with a random seed. Users of the program can
+/// influence the keys of locks, but must not be able to choose many keys with the same hash.
 static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// A key on the server, namespace included, with its cached hash.
 ///
-/// Between a call and its release, the key is looked up in a dozen maps. Hashing the key each time
-/// took a sixth of the time of a call on `memory://`.
+/// During one call, its key is looked up in a dozen maps. Without the cached hash, hashing took a
+/// sixth of the time of a call on `memory://`.
 #[derive(Clone)]
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
-    /// Position in `text` of the name, the part after the namespace.
+    /// Index in `text` at which the name begins, after the namespace and the colon.
     name_at: usize,
 }
 

@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by id. Only this process chooses the ids, so nobody can choose ids with the same hash. The
-/// standard hasher protects against that, and took a twelfth of the engine's time.
+/// A map by id, with a fast hasher. The standard hasher took a twelfth of the engine's time. It
+/// protects against attackers who choose keys with the same hash, but only this process chooses the
+/// ids.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Stores a block of sixteen consecutive ids side by side, and spreads these blocks over the map.
-/// Locks requested at the same time have consecutive ids and are renewed at the same time, so their
-/// lookups cause fewer cache misses.
+/// A hasher that places sixteen consecutive ids (a block) side by side in the map, and scatters the
+/// blocks. Locks requested at the same time have consecutive ids, and are also renewed at the same
+/// time. So their lookups cause fewer cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 
-/// 2^64 divided by the golden ratio: multiplicative hashing (Knuth, The Art of Computer
-/// Programming, vol. 3, 6.4).
+/// The factor for multiplicative hashing: 2^64 divided by the golden ratio (Knuth, The Art of
+/// Computer Programming, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Number of consecutive ids that are stored side by side.
@@ -25,7 +26,7 @@ impl Hasher for Spread {
         let number = self.0 ^ number;
         let (block, offset) = (number >> BLOCK.trailing_zeros(), number % BLOCK);
         // A map selects the bucket by the low bits of the hash, and compares the high bits before
-        // it compares ids. So ids must differ in both.
+        // it compares ids. So the hashes of two ids should differ in both parts.
         self.0 = (block.wrapping_mul(GOLDEN) << BLOCK.trailing_zeros() | offset)
             ^ offset.rotate_right(BLOCK.trailing_zeros());
     }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-/// The error number for the limit of open files of a process, on Linux, macOS and the BSDs
+/// Error number if the process has reached its limit of open files, on Linux, macOS and the BSDs
 /// (`errno.h`).
 const EMFILE: i32 = 24;
 
-/// The error number for the limit of open files of a machine.
+/// Error number if the machine has reached its limit of open files.
 const ENFILE: i32 = 23;
 
 /// Returns the text of an error. If a limit of open files caused the error, the text names the
@@ -18,7 +18,8 @@ pub fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text of an error that prevented the start of a thread or its runtime.
+/// Returns the text of an error that prevented the start of a thread or its runtime. The text names
+/// the limit to raise: that of open files, or that of processes or threads.
 pub(crate) fn thread_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(_) => io_text(error),
@@ -55,11 +56,11 @@ mod tests {
         assert_eq!(io_text(&other), other.to_string());
     }
 
-    /// Fails if the text names the limit of threads instead of the limit of files, or the other way
-    /// round.
+    /// A thread could not start because of a limit. Fails if the text names the wrong limit: that
+    /// of threads instead of open files, or the reverse.
     #[test]
     fn a_failed_thread_start_names_the_limit() {
-        /// Too many processes or threads (`EAGAIN`).
+        /// Error number if there are too many processes or threads (`EAGAIN` on Linux).
         const NO_THREAD: i32 = 11;
         for (number, expected, not) in [
             (EMFILE, "ulimit -n", "threads"),

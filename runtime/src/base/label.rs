@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::reporter::meters::template::{Handle, Meter, OTHER};
 
-/// The template of a call's keys, such as `order:<id>`. It contains no values inserted into keys.
+/// A label: the template of a call's keys, such as `order:<id>`. It does not contain the values
+/// that the call inserts for the placeholders.
 #[derive(Clone, Copy)]
 pub(crate) struct Label {
     meter: Handle,

@@ -1,9 +1,9 @@
 //! The arithmetic of a lease. It computes times from other times, and reads no clock.
 //!
-//! A lease is counted from `sent`, the time just before its request was passed to the transport.
-//! The server starts the key's ttl later, so the lease ends in this process before it ends on the
-//! server. The lease is also shorter than the ttl by `drift`, because of two errors. The server's
-//! clock may run 1 % faster than this process's clock, and the server rounds the ttl to
+//! A lease is counted from `sent`, the time just before the request that took or last renewed it
+//! was sent. The server starts the key's ttl later, so the lease ends in this process before it
+//! ends on the server. The lease is also shorter than the ttl by `drift`, for two reasons. The
+//! server's clock may run 1 % faster than this process's clock, and the server rounds the ttl to
 //! milliseconds.
 
 use std::time::Duration;
@@ -47,7 +47,8 @@ pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
 /// A ttl, and the times derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The ttl in nanoseconds. An integer, because each renewal divides it several times.
+    /// The ttl in nanoseconds. Stored as an integer, because each renewal divides the ttl several
+    /// times, and dividing a `Duration` is slower.
     nanos: u64,
 }
 
@@ -70,7 +71,8 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// Returns by how many nanoseconds a lease in this process is shorter than the key's ttl.
+    /// Returns the difference between the key's ttl and the shorter lease in this process, in
+    /// nanoseconds.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }
@@ -88,7 +90,8 @@ impl Terms {
         sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
 
-    /// Returns the time at which the engine stops renewing and notifies the body of the loss.
+    /// Returns the signal time of the lease. If the lease has not been renewed by then, the engine
+    /// stops renewing it and notifies the call of the loss.
     pub(crate) fn soft(self, sent: Instant) -> Instant {
         self.hard(sent) - self.margin()
     }
@@ -118,8 +121,8 @@ impl Terms {
         (self.ttl() / 10).min(MAX_ATTEMPT)
     }
 
-    /// Returns the mean pause before a renewal is retried, after an error or after
-    /// [`attempt`](Self::attempt).
+    /// Returns the mean pause before a renewal is retried, after an error, or after
+    /// [`attempt`](Self::attempt) has passed without an answer.
     pub(crate) fn retry(self) -> Duration {
         self.ttl() / 20
     }
@@ -170,8 +173,8 @@ mod tests {
 
     proptest! {
         /// Fails if a lease ends on the server before it ends in this process, although the
-        /// server's clock is at most 1 % fast. Also fails if the default interval leaves no time
-        /// for a renewal and a retry before `soft`.
+        /// server's clock is at most 1 % fast. Also fails if, with the default interval, the retry
+        /// of an unanswered renewal is sent only after `soft`.
         #[test]
         fn the_lease_ends_here_before_it_ends_on_the_server(millis in 100_u64..=86_400_000) {
             let terms = terms(millis);

@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     ShuttingDown,
     /// The kept result has another fingerprint than the call.
     Mismatch,
-    /// The call's future was dropped before the store answered.
+    /// The call's future was dropped before the call got its locks or was refused.
     Dropped,
     Other,
 }
@@ -68,7 +68,7 @@ impl Outcome {
     }
 }
 
-/// Reason for the end of a call's locks.
+/// Reason why a call no longer holds its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The locks were released.

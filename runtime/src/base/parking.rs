@@ -19,8 +19,8 @@ pub(crate) fn polled<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Wakes a parked thread. Does not use `thread::park`, because the program may use the thread's
-/// park token.
+/// A waker for the parked thread. It does not use `thread::park`, because the program may use the
+/// thread's park token.
 #[derive(Default)]
 struct Alarm {
     rings: Mutex<bool>,
@@ -50,7 +50,7 @@ impl Wake for Alarm {
 mod tests {
     use super::*;
 
-    /// Fails if a wake-up before the thread is parked is lost.
+    /// Fails if a wake-up is lost because it comes before the thread is parked.
     #[test]
     fn an_early_wake_up_counts() {
         let mut polls = 0;

@@ -1,4 +1,5 @@
-//! The macro that checks whether a test has switched a seeded bug on.
+//! The macro that checks whether a test has switched on a seeded bug: a deliberate bug, which the
+//! tests must detect.
 
 /// True if a test has switched the bug on. With `$core`, the macro checks this core, otherwise the
 /// whole process. In builds without seeded bugs, the macro is the constant `false`.

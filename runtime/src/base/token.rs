@@ -15,7 +15,8 @@ pub(crate) struct Token(u128);
 ///
 /// A `fork` copies the random number generator of a thread. Without these bits, both processes
 /// would then create the same tokens, and treat each other's locks as their own. A pool cannot be
-/// used after a `fork`, so it takes random bits from the system only once.
+/// used after a `fork`, so each process creates its own pools. So it is enough that a pool takes
+/// random bits from the system once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
@@ -54,8 +55,8 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns a token made from `hash` and the number `at`, which names a node of a session.
-    /// Unlike other tokens, it may be easy to guess.
+    /// Returns the token that names a node of a session. It consists of the hash of the node's key
+    /// and the number `at`. Unlike other tokens, it may be easy to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))
@@ -72,8 +73,8 @@ impl Token {
         self.0
     }
 
-    /// Returns half of the bits, which identify a lease in messages. A client cannot release or
-    /// renew the lock with them.
+    /// Returns half of the token's bits. Messages identify a lease by them, because a client that
+    /// reads them cannot release or renew the lock.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
         self.0 as u64

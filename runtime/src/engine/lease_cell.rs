@@ -22,11 +22,11 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::kept::Kept;
 
-/// One lock of one call, from before its acquire until after its release.
+/// State of one lock of one call. It exists from before the acquire until after the release.
 ///
-/// The engine writes the state, from one thread at a time. Each change returns the waker to wake or
-/// drop. The caller only reads the state, except for its waker and `close`. The engine never waits
-/// for the caller, whose thread may be suspended inside a method.
+/// The engine writes the state, from one thread at a time. A change may return a waker to call or
+/// drop. The caller reads the state, stores its waker and calls `close`. The engine never waits for
+/// the caller, whose thread may be suspended inside a method.
 ///
 /// The caller reads the deadline before each poll of the body. It may briefly read an outdated
 /// deadline. That does no harm, because the store has confirmed every deadline that was ever
@@ -36,10 +36,10 @@ pub(crate) struct LeaseCell {
     clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
-    /// The last confirmed deadline. The tests' oracle reads it after the release, too.
+    /// The last deadline confirmed by the store. The tests' oracle reads it even after the release.
     #[cfg(feature = "__test")]
     confirmed: AtomicU64,
-    /// A [`Phase`].
+    /// The current [`Phase`], as a number.
     phase: AtomicU8,
     /// Reason why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<Box<LockError>>,
@@ -116,8 +116,8 @@ impl Phase {
 }
 
 impl LeaseCell {
-    /// `clock` is the clock of the deadline. For `verifies`, see
-    /// [`LockStore::verifies`](crate::store::LockStore::verifies).
+    /// Creates the cell of a waiting call. `clock` is the clock of the deadline. For `verifies`,
+    /// see [`LockStore::verifies`](crate::store::LockStore::verifies).
     pub(crate) fn new(key: FullKey, clock: Clock, verifies: bool) -> Arc<Self> {
         Arc::new(Self {
             key,
@@ -143,13 +143,13 @@ impl LeaseCell {
         &self.key
     }
 
-    /// Returns the fence for spans and debug output. Not a read, see [`ShownFence::read`].
+    /// Returns the fence for spans and debug output. This is not a [read](ShownFence::read).
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
 
-    /// Returns the fence for the program; none if the first read comes too late, see
-    /// [`ShownFence::read`].
+    /// Returns the fence for the program. May return none if the first read comes after the
+    /// release, see [`ShownFence::read`].
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.fence.read()
     }
@@ -173,17 +173,17 @@ impl LeaseCell {
         self.taken_away.load(Ordering::SeqCst)
     }
 
-    /// Returns the token of a lock handed over inside the process.
+    /// Returns the token of the lock, if an earlier call of this process handed it over.
     pub(crate) fn inherited(&self) -> Option<Token> {
         self.inherited.get().copied()
     }
 
-    /// Returns the remaining time of the lease without further renewals; zero if it is not held.
+    /// Returns the time until the lease ends without a renewal; zero while the lock is not held.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().since(self.clock.now())
     }
 
-    /// Returns the current time, if the body may be polled now.
+    /// Returns the current time if the body may be polled now, otherwise the error of a lost lock.
     pub(crate) fn live_at(&self) -> Result<Instant, LockError> {
         let now = self.clock.now();
         if now < self.deadline() {
@@ -252,7 +252,8 @@ impl LeaseCell {
         self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with the value of `look`. Without one, the next change of the cell wakes this task.
+    /// Ready with the value of `look`. Without a value, the next change of the phase wakes this
+    /// task.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
         if let Some(found) = look() {
             return Poll::Ready(found);
@@ -263,8 +264,8 @@ impl LeaseCell {
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // Drops the unused waker here. Otherwise the engine might drop it with the lease cell, and
-        // so run the program's code.
+        // Drops the unused waker here. Otherwise the engine might drop it together with the lease
+        // cell, and a waker runs the program's code.
         drop(self.take_waker());
         Poll::Ready(found)
     }
@@ -307,8 +308,8 @@ impl LeaseCell {
 
     /// Wakes the tasks in [`over`](Self::over).
     pub(super) fn notify_over(&self) {
-        // `over` sets `watched` before it reads the deadline. So either `over` sees the end, or
-        // this thread sees `watched`.
+        // `over` sets `watched` before it reads the deadline. So either `over` finds the lease
+        // ended, or this thread finds `watched` set.
         fence(Ordering::SeqCst);
         if self.watched.load(Ordering::SeqCst) {
             self.over.notify_waiters();
@@ -326,8 +327,8 @@ impl LeaseCell {
             .map(Parting::Wake)
     }
 
-    /// Moves the deadline to a later time. Does nothing after a loss, and after
-    /// [`close`](Self::close), of which the engine is notified only a moment later.
+    /// Moves the deadline to a later time, except after a loss or [`close`](Self::close). The
+    /// engine may still renew a closed cell, until the command to release it arrives.
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
@@ -352,9 +353,9 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
-    /// after [`orphan`](Self::orphan). If a lease ends in another way, its holder has
-    /// [closed](Self::close) the lease cell, and `notify_over` was called then.
+    /// Ends the lease with a loss. The engine must call [`notify_over`](Self::notify_over) after
+    /// this, and after [`orphan`](Self::orphan). Any other end of a lease begins with
+    /// [`close`](Self::close), which itself calls `notify_over`.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))
@@ -382,9 +383,8 @@ impl LeaseCell {
         self.finish(Phase::Failed)
     }
 
-    /// Sets the outcome of the release. A task that closed the cell and has not polled for the
-    /// release yet is awake and will poll, so it is not woken. If the engine recorded a loss
-    /// before, the outcome stays a loss.
+    /// Sets the outcome of the release; after a recorded loss it is `Gone`. A task that has closed
+    /// the cell, but not polled for the release yet, is not woken: it is awake, and polls next.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let before = self.phase();
@@ -403,7 +403,7 @@ impl LeaseCell {
         })
     }
 
-    /// Takes the waker of a dropped call. It must be dropped without the engine's mutex.
+    /// Takes the waker of a dropped call. The waker must be dropped without the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
         self.take_waker().map(Parting::Drop)
     }

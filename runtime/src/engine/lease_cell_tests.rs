@@ -11,8 +11,8 @@ fn held() -> Arc<LeaseCell> {
     cell
 }
 
-/// Fails if the end of a release wakes a caller that has not polled for it yet, or does not wake a
-/// caller that has.
+/// A release ends while its caller is still awake, or already waits for this end. Fails if the
+/// awake caller is woken, or the waiting caller is not.
 #[test]
 fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     let (task, _) = counting();
@@ -37,7 +37,7 @@ fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     );
 }
 
-/// Fails if a waiting body misses a loss, in either order of the loss and the wait.
+/// Fails if a body misses a loss that comes before it waits, or while it waits.
 #[test]
 fn a_waiting_body_does_not_miss_a_loss() {
     let (task, _) = counting();
@@ -48,8 +48,8 @@ fn a_waiting_body_does_not_miss_a_loss() {
     assert!(after.register(&cx) && after.lose().is_some());
 }
 
-/// Fails if the end of the lease does not wake all tasks that wait for it, or if a task still waits
-/// after the end.
+/// Several tasks wait for the end of a lease. Fails if the end does not wake all of them, or if a
+/// task still waits after the end.
 #[test]
 fn all_watchers_are_notified_of_the_end() {
     let cell = held();

@@ -3,14 +3,15 @@
 use crate::base::sync::{atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering};
 use crate::fence::Fence;
 
-/// Represents the absence of a fence. No store issues this number, because every fence fits a
-/// signed 64-bit integer.
+/// Value of `number` while there is no fence. No store issues this number, because every fence fits
+/// a signed 64-bit integer.
 const NO_FENCE: u64 = u64::MAX;
 
-/// The program has read the fence, so a database transaction may verify it and then hold the lock.
+/// Bit of `used`: the program has read the fence. A database transaction may then verify the fence,
+/// and hold the lock until the transaction ends.
 const READ: u8 = 1;
 
-/// The holder has begun its release.
+/// Bit of `used`: the holder has begun its release.
 const CLOSED: u8 = 2;
 
 /// The fence of one acquisition.
@@ -71,8 +72,8 @@ impl ShownFence {
 mod tests {
     use super::*;
 
-    /// Fails if the program gets a fence so late that its transactions could run beside those of
-    /// the next call.
+    /// The program first reads the fence after the release. Fails if it gets the fence of a store
+    /// that verifies fences. Its transactions could then overlap with those of the next call.
     #[test]
     fn a_fence_first_read_after_the_release_is_withheld() {
         let fence = Some(Fence::new(7));

@@ -64,7 +64,7 @@ impl LockError {
         }
     }
 
-    /// Already `limit` calls queue for the lock. HTTP status 409.
+    /// The queue for the lock already has `limit` calls. HTTP status 409.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -125,7 +125,7 @@ impl LockError {
     }
 
     /// The call is nested in a body that already holds the key. `held_at` is the place
-    /// (`file:line`) of the call or function that took it. HTTP status 500.
+    /// (`file:line`) of the call or function that took the key. HTTP status 500.
     ///
     /// ```
     /// # use leasehold::LockError;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::fence::Fence;
 use crate::owner::Owner;
 
-/// Information from the store about one lock, at the moment of its answer.
+/// Information about one lock, as of the moment when the store answered.
 ///
 /// The token is not included, so no client can release or renew the lock with this information.
 ///
@@ -128,9 +128,9 @@ pub struct Holder {
     /// clock. None if unknown, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
-    /// Remaining time of the holder's lease if it is not renewed. On etcd, remaining time of the
-    /// holder's session without a heartbeat. None if a client without leasehold set the lock
-    /// without an expiry, and on ZooKeeper, which does not report this time.
+    /// Remaining time of the holder's lease if it is not renewed. On etcd, this is the remaining
+    /// time of the holder's session without a heartbeat. None on ZooKeeper, which does not report
+    /// this time. Also none if a client without leasehold set the lock without an expiry.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
@@ -162,7 +162,7 @@ pub struct Holder {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The process, and the function of its first queued call. None if the process has an earlier
+    /// The process, and the function of its first queued call. None if the process uses an earlier
     /// version of this library, or if the server refused to store the owner.
     pub owner: Option<Owner>,
     /// Time since which the process has waited without a break, on the store's clock. None on etcd,
@@ -200,7 +200,7 @@ impl LockInfo {
 }
 
 impl Holder {
-    /// Returns a holder of this library without further information.
+    /// Returns a holder that uses leasehold, and of which only the remaining lease is known.
     pub(crate) fn unknown(expires_in: Option<Duration>) -> Self {
         Self {
             owner: None,

@@ -29,8 +29,8 @@ impl Pattern {
     pub(crate) fn matches(&self, key: &str) -> bool {
         let key: Vec<char> = key.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Position of the last `*` in the pattern, and the end of the text that this `*` matches so
-        // far in the key.
+        // The last `*` met so far: its index in the pattern, and the index in the key at which the
+        // text matched by this `*` ends.
         let mut any: Option<(usize, usize)> = None;
         while at < key.len() {
             match self.0.get(part) {
@@ -55,7 +55,8 @@ impl Pattern {
     }
 
     /// Returns a pattern for Redis that matches `prefix` followed by any key that this pattern
-    /// matches. It can match more, because Redis matches bytes and not characters.
+    /// matches. The Redis pattern can match more keys, because Redis compares bytes instead of
+    /// characters.
     #[cfg(feature = "redis")]
     pub(crate) fn for_redis(&self, prefix: &str) -> String {
         let mut text = String::new();
@@ -63,8 +64,8 @@ impl Pattern {
         for part in literals.chain(self.0.iter().copied()) {
             match part {
                 Part::Any => text.push('*'),
-                // A `?` of Redis matches one byte, but a character may have several. So a `*`
-                // follows it.
+                // Redis matches `?` with one byte, but a character may have several bytes. `?*`
+                // matches one or more bytes.
                 Part::One => text.push_str("?*"),
                 Part::Literal(character) => {
                     if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
@@ -122,7 +123,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a key made from the pattern does not match it, or if matching does not end.
+        /// The generated key has random text where the pattern has a `*`. Fails if the pattern does
+        /// not match this key, or if `matches` never returns.
         #[test]
         fn a_pattern_matches_keys_made_from_it(
             parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),

@@ -10,8 +10,8 @@ pub(super) fn time<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // The latest time of RFC 3339, in the year 9999. A key set by a client without leasehold may
-    // expire later.
+    // RFC 3339 cannot express times after the year 9999. A key set by a client without leasehold
+    // may expire later. This function then writes none.
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     match time.filter(|time| *time <= latest) {
         Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(time)),

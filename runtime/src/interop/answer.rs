@@ -1,4 +1,4 @@
-//! The response of a service to its client for a [`LockError`], for any framework.
+//! Conversion of a [`LockError`] into a service's response to its client, for any framework.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ impl LockError {
     /// Returns the HTTP status of a response.
     ///
     /// - 409 for contention.
-    /// - 503 if the lock service cannot serve.
+    /// - 503 if the lock store is unavailable or the pool is shutting down.
     /// - 400 for a value from which no valid key can be built.
-    /// - 422 for a key that was used before for another request.
-    /// - 500 for all other errors. This includes `Lost`, because its body did run, and proxies and
-    ///   clients automatically repeat a request after a 503.
+    /// - 422 for a `replay` call whose key has the kept result of another request.
+    /// - 500 for all other errors, including `Lost`, after which the work may have been done in
+    ///   part. After a 503, proxies and clients would automatically repeat the request.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -49,9 +49,9 @@ impl LockError {
     /// Returns the number of the gRPC status.
     ///
     /// - 10 (`ABORTED`) for contention.
-    /// - 14 (`UNAVAILABLE`) if the lock service cannot serve.
-    /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built, and for a key
-    ///   that was used before for another request.
+    /// - 14 (`UNAVAILABLE`) if the lock store is unavailable or the pool is shutting down.
+    /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built. Also for a
+    ///   `replay` call whose key has the kept result of another request.
     /// - 2 (`UNKNOWN`) for a lost lease, because the work may have been done in part.
     /// - 13 (`INTERNAL`) for all other errors.
     ///
@@ -74,7 +74,7 @@ impl LockError {
     ///
     /// - For contention, the value is [`retry_after`](Self::retry_after), or 1 if that time is
     ///   unknown. It is rounded up, because a client that retries earlier would be refused again.
-    /// - If the lock service cannot serve, the value is 1.
+    /// - If the lock store is unavailable or the pool is shutting down, the value is 1.
     ///
     /// All clients get the same value. A client that retries automatically should add a random
     /// time.
@@ -112,8 +112,8 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that may queue usually waits for a different operation, not for a repetition
-            // of its operation.
+            // A call that may queue usually waits for a different operation on the same key. So
+            // this text does not name a second request for the same operation as the reason.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

@@ -9,9 +9,9 @@ use crate::error::LockError;
 /// The response for each error:
 ///
 /// - 409 for contention, with [`Retry-After`](LockError::retry_after_secs).
-/// - 503 if the lock service cannot serve, with `Retry-After: 1`.
+/// - 503 if the lock store is unavailable or the pool is shutting down, with `Retry-After: 1`.
 /// - 400 for a value from which no valid key can be built.
-/// - 422 for a key that was used before for another request.
+/// - 422 for a `replay` call whose key has the kept result of another request.
 /// - 500 for a lost lease, because the work may have been done in part.
 /// - 500 for a misconfigured program.
 ///

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(json, expected);
         let read: Handover = serde_json::from_str(&json).expect("it is a handover");
         assert_eq!(read, handover());
-        // Another version of this crate may write further fields, and leave some out.
+        // Another version of this crate may write unknown fields, and leave out optional ones.
         let more = json.replace("\"max_hold\":null", "\"reserved\":[1]");
         assert_eq!(serde_json::from_str::<Handover>(&more).expect("read"), read);
     }

@@ -24,9 +24,10 @@ const LONGEST: usize = 255;
 /// the first. Put this key into the key of the lock, together with the user:
 /// `key = "order:<user>:<key>"`.
 ///
-/// The header is a string of 1 to 255 visible characters. The draft requires quotes, as in
-/// `Idempotency-Key: "8e03978e-40d5"`; a value without quotes is the same key. A request without
-/// the header, or with an invalid value, gets the status 400: see [`IdempotencyKeyRejection`].
+/// The key has 1 to 255 printable ASCII characters. The draft requires quotes, as in
+/// `Idempotency-Key: "8e03978e-40d5"`. The same key is also accepted without quotes, if it has no
+/// spaces, quotes, backslashes, commas or semicolons. A request without the header, or with an
+/// invalid value, gets the status 400: see [`IdempotencyKeyRejection`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,16 +70,16 @@ pub struct IdempotencyKey(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdempotencyKeyRejection {
-    /// The request has no header of this name.
+    /// The request has no header `Idempotency-Key`.
     #[error("the header Idempotency-Key is missing; send a new random key with each new request")]
     Missing,
-    /// The header occurs twice, or is not a string of 1 to 255 visible characters.
+    /// The header occurs more than once, or is not a valid key: see [`IdempotencyKey`].
     #[error("the header Idempotency-Key is not one string of 1 to 255 visible characters")]
     Invalid,
 }
 
 impl IdempotencyKey {
-    /// Parses the value of the header.
+    /// Parses the value of the header `Idempotency-Key`.
     ///
     /// ```
     /// use leasehold::IdempotencyKey;
@@ -115,8 +116,8 @@ impl IdempotencyKey {
         &self.0
     }
 
-    /// Returns the response of `call`. It has the header `Idempotency-Replayed: true` if a call
-    /// with `replay` inside of `call` got a kept result.
+    /// Runs the future `call` and returns its response. Adds the header
+    /// `Idempotency-Replayed: true` if a `replay` call inside this future got a kept result.
     ///
     /// Cancel safe if `call` is. See [`IdempotencyKey`] for an example of a handler.
     ///
@@ -145,7 +146,8 @@ impl IdempotencyKey {
     }
 }
 
-/// Parses the rest of a string of RFC 8941 after its opening quote. None if it is invalid.
+/// Parses `rest`, the part of a quoted string (RFC 8941) after the opening quote. Returns none for
+/// an invalid string.
 fn unquoted(rest: &str) -> Option<String> {
     let mut key = String::with_capacity(rest.len());
     let mut characters = rest.chars();
@@ -163,8 +165,8 @@ fn unquoted(rest: &str) -> Option<String> {
     characters.next().is_none().then_some(key)
 }
 
-/// True if a key without quotes may contain this character. The separators of lists (`,`) and of
-/// parameters (`;`) are not allowed.
+/// True if a key without quotes may contain this character. Not allowed are spaces, `"`, `\`, and
+/// the separators of lists (`,`) and parameters (`;`) in a header.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }

@@ -11,9 +11,10 @@ use crate::error::LockError;
 ///
 /// - `ABORTED` for contention, which clients may retry. The details have a `google.rpc.RetryInfo`
 ///   with [`retry_after`](LockError::retry_after), or with 1 s if that time is not known.
-/// - `UNAVAILABLE` if the lock service cannot serve, with a `RetryInfo` of 1 s.
-/// - `INVALID_ARGUMENT` for a value from which no valid key can be built, and for a key that was
-///   used before for another request.
+/// - `UNAVAILABLE` if the lock store is unavailable or the pool is shutting down, with a
+///   `RetryInfo` of 1 s.
+/// - `INVALID_ARGUMENT` for a value from which no valid key can be built. Also for a `replay` call
+///   whose key has the kept result of another request.
 /// - `UNKNOWN` for a lost lease, because the work may have been done in part.
 /// - `INTERNAL` for a misconfigured program.
 ///

@@ -10,11 +10,12 @@ use super::point::Point;
 use super::target::SharedStore;
 
 impl Kit {
-    /// Lets another process take the lock `key`. It holds the lock until the resulting
-    /// [`Held`](super::Held) is released or dropped. See [`Hold`] for shares, permits and times.
+    /// Simulates another process that takes the lock `key`. The process holds the lock until the
+    /// resulting [`Held`](super::Held) is released or dropped. See [`Hold`] for shares, permits
+    /// and times.
     ///
-    /// The other process has a separate pool and engine on the kit's store, with a watchdog. The
-    /// kit's outages and delays do not affect it.
+    /// The other process has a separate pool and engine on the kit's store. A watchdog renews its
+    /// lease. The kit's outages and delays do not affect this process.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -31,18 +32,19 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// If the lock is not free when this is awaited. The message contains the history of the key.
-    /// See also [`pool`](Self::pool).
+    /// If the returned [`Hold`] is awaited and does not get the lock. The message contains the
+    /// history of the key. See also [`pool`](Self::pool).
     #[track_caller]
     pub fn hold(&self, key: impl Into<String>) -> Hold {
         Hold::new(self.clone(), key.into(), Location::caller())
     }
 
-    /// Takes a lock of the kit's pool away at this point: from the call that holds `key`, or else
-    /// from the next call that does. The store loses the lock, and the engine is notified.
+    /// Takes the lock `key` away from a call of the kit's pool at `point`. This is the call that
+    /// holds the lock now, or else the next call that gets it. The store loses the lock, and the
+    /// engine is notified.
     ///
-    /// A loss happens once. If the call ends before the point, the loss waits for the next call.
-    /// Holders by [`hold`](Self::hold) are not affected.
+    /// A loss happens once. If the call ends before `point`, the loss stays planned for the next
+    /// call with this key. Holders created by [`hold`](Self::hold) are not affected.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -80,9 +82,9 @@ impl Kit {
         running.line.lose_when(key, point);
     }
 
-    /// Makes the store unreachable. New requests fail at once, as if the connection were refused.
-    /// Earlier requests that have no answer yet fail as well, although the store may have carried
-    /// them out. Held locks last until their leases end.
+    /// Makes the store unreachable for the kit's pool. New requests fail at once, as if the
+    /// connection were refused. Earlier requests that have no answer yet fail as well, although
+    /// the store may have carried them out. Held locks last until their leases end.
     ///
     /// A call without `wait` gets [`LockError::Unavailable`][unavailable] at once. Other holders
     /// ([`hold`](Self::hold)) still reach the store.
@@ -111,8 +113,8 @@ impl Kit {
         self.running().line.cut();
     }
 
-    /// Makes the store reachable again and notifies the engine. See
-    /// [`store_down`](Self::store_down).
+    /// Makes the store reachable again after [`store_down`](Self::store_down), and notifies the
+    /// engine.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -135,12 +137,12 @@ impl Kit {
         self.running().line.restore();
     }
 
-    /// Delays each answer of the store by this time from now on. The store still carries the
-    /// requests out at once. [`Duration::ZERO`] ends the delay for later requests.
+    /// Delays each later answer of the store to the kit's pool by `delay`. The store still carries
+    /// out the requests at once. [`Duration::ZERO`] ends the delay for later answers.
     ///
     /// An answer that takes longer than the pool's `io_timeout` is ignored: the call gets
-    /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have
-    /// set.
+    /// [`LockError::Unavailable`][unavailable], and the engine removes the lock that the request
+    /// may have taken.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -29,16 +29,16 @@ pub struct Event {
     pub at: Duration,
     /// The key without the namespace.
     pub key: String,
-    /// Caller whose lock changed, or who was refused.
+    /// Caller whose lock has changed, or whose request was refused.
     pub caller: Caller,
     /// Kind of event.
     pub kind: EventKind,
-    /// The end of the lease, for a grant or a renewal.
+    /// End of the lease after a grant or a renewal. None for other events.
     pub(super) until: Option<Duration>,
 }
 
-/// A call that requests a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
-/// locks counts as one caller for each lock.
+/// A call of the kit's pool that requests a lock, or a holder created by
+/// [`Kit::hold`](super::Kit::hold). A call for several locks counts as one caller for each lock.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -58,13 +58,14 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Number from 1, in the order of the callers' first events. Calls are numbered separately from
-    /// holders by `hold`.
+    /// Number from 1, in the order of the callers' first events. The holders created by `hold` have
+    /// a separate numbering.
     pub number: u32,
-    /// True if the caller is a holder by [`Kit::hold`](super::Kit::hold), which stands for another
-    /// process.
+    /// True if the caller is a holder created by [`Kit::hold`](super::Kit::hold), which simulates
+    /// another process.
     pub other: bool,
-    /// Path of the annotated function. Empty for locks taken by hand.
+    /// Path of the annotated function. Empty for locks taken without the attribute, for example by
+    /// [`LockPool::lock`](crate::LockPool::lock).
     pub function: &'static str,
 }
 
@@ -107,8 +108,8 @@ pub enum EventKind {
     /// The holder's process has died ([`Held::expire`](super::Held::expire)). The store keeps the
     /// lock until its ttl is over.
     Died,
-    /// The store no longer had the lock when its release arrived, because the lock had been lost
-    /// before.
+    /// The release did not find the lock in the store. The lease had been lost before, but the
+    /// engine had not detected the loss.
     GoneAtRelease,
     /// The caller did not get the lock.
     Refused(LockError),
@@ -133,11 +134,11 @@ pub enum EventKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// No other holder.
+    /// Excludes all other holders.
     Exclusive,
-    /// Any number of holders that share.
+    /// Allows only other `Shared` holders, in any number.
     Shared,
-    /// At most this many holders with permits.
+    /// Allows only other `Permit` holders, with at most this many holders in total.
     Permit(u32),
 }
 
@@ -168,7 +169,8 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// Returns the kind of error, without times and numbers, which may differ between two runs.
+/// Returns the kind of error. Leaves out times and numbers, because they may differ between two
+/// runs of a test.
 fn reason(error: &LockError) -> &str {
     match error {
         LockError::Contended { .. } => "contended",

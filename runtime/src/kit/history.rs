@@ -10,8 +10,8 @@ use super::event::{Caller, Event, EventKind, Mode};
 /// Events of the locks of a kit's store, in order, up to the call of
 /// [`Kit::history`](super::Kit::history).
 ///
-/// `Display` and `Debug` show a table with one line for each event, which marks overlaps. Use it as
-/// the text of an assertion:
+/// `Display` and `Debug` show a table with one line for each event, and mark each overlap (see
+/// [`is_exclusive`](Self::is_exclusive)). Use the history as the message of an assertion:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -51,7 +51,7 @@ struct Holder<'a> {
     until: Duration,
 }
 
-/// True if a lock of this mode can be granted beside the holders `others`.
+/// True if a lock of this mode can be granted while `others` hold the same key.
 fn fits(mode: Mode, others: &[Holder<'_>]) -> bool {
     others.iter().all(|other| match (mode, other.mode) {
         (Mode::Shared, Mode::Shared) => true,
@@ -65,8 +65,9 @@ impl History {
         Self { events }
     }
 
-    /// True if no two holders that exclude each other had a lock at the same time. An overlap is a
-    /// second holder of an exclusive lock, a reader beside a writer, or one permit too many.
+    /// True if no two holders that exclude each other had a key at the same time. Such an overlap
+    /// is a second exclusive holder, a shared holder beside an exclusive one, or one permit too
+    /// many.
     ///
     /// A holder has its lock from the grant until the release, the loss or the end of its lease,
     /// whichever comes first.
@@ -175,7 +176,7 @@ impl History {
         self.count(|kind| *kind == EventKind::Renewed)
     }
 
-    /// Returns the number of lost leases, including those found missing at their release.
+    /// Returns the number of lost leases, including losses detected only at the release.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -230,8 +231,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Maps each grant that conflicts with an earlier holder to that holder's grant. Both are
-    /// indexes of events.
+    /// Maps each grant that conflicts with the present holders of its key to the earliest grant of
+    /// these holders. Both grants are indexes of events.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -12,8 +12,8 @@ fn caller(number: u32) -> Caller {
     }
 }
 
-/// Returns a history of one key with one event a second. Each event consists of the caller's number
-/// and the kind.
+/// Returns a history of one key with one event per second. Each element of `events` is the number
+/// of a caller and the kind of its event. After a grant or renewal, the lease lasts for `TTL`.
 fn history(events: &[(u32, EventKind)]) -> History {
     let events = events.iter().zip(0..).map(|((number, kind), at)| Event {
         at: Duration::from_secs(at),
@@ -29,7 +29,8 @@ fn granted(mode: Mode) -> EventKind {
     EventKind::Granted { mode, fence: None }
 }
 
-/// Fails if a second holder is not detected, or an ended holder still counts.
+/// Another call gets the lock after call 1. Fails if the history reports no overlap while call 1
+/// holds the lock, or reports one after call 1 has ended.
 #[test]
 fn a_second_holder_overlaps_until_the_first_one_ends() {
     let take = || granted(Mode::Exclusive);
@@ -58,7 +59,8 @@ fn a_second_holder_overlaps_until_the_first_one_ends() {
     assert!(!beside.is_exclusive(), "{beside}");
 }
 
-/// Fails if an ended lease still excludes other holders, or if a renewal does not extend a lease.
+/// Call 2 gets the lock near the end of call 1's lease. Fails if the history reports an overlap at
+/// the end of this lease, misses one just before, or ignores a renewal.
 #[test]
 fn a_holder_ends_with_its_lease() {
     let take = || granted(Mode::Exclusive);
@@ -72,7 +74,8 @@ fn a_holder_ends_with_its_lease() {
     assert!(!renewed.is_exclusive(), "{renewed}");
 }
 
-/// Fails if modes that exclude each other count as sharing, or the reverse.
+/// Several calls hold one key at the same time. Fails if the history misses an overlap of modes
+/// that exclude each other, or reports one for modes that may share the key.
 #[test]
 fn lock_modes_share_or_exclude_correctly() {
     use Mode::{Exclusive, Permit, Shared};
@@ -101,7 +104,8 @@ fn lock_modes_share_or_exclude_correctly() {
     assert!(downgraded.is_exclusive(), "{downgraded}");
 }
 
-/// Fails if the events of two keys, or of two callers with the same number, are mixed up.
+/// Fails if grants of two different keys count as an overlap. Also fails if a release by `other 1`
+/// ends the hold of `call 1`, which has the same number.
 #[test]
 fn other_keys_and_callers_do_not_count() {
     let take = || granted(Mode::Exclusive);
@@ -113,8 +117,8 @@ fn other_keys_and_callers_do_not_count() {
     assert!(!other.is_exclusive(), "{other}");
 }
 
-/// Fails if the history of real calls misses an overlap, on a store that grants each lock to every
-/// call.
+/// The store grants each lock to every call, so two real calls hold one key at the same time. Fails
+/// if the history misses this overlap, or reports another one after both releases.
 #[cfg(feature = "__test")]
 #[tokio::test]
 async fn a_store_without_exclusion_is_detected() {

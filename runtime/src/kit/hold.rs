@@ -1,4 +1,4 @@
-//! Holders that stand for other processes.
+//! Holders that simulate other processes.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -19,7 +19,7 @@ use crate::lock::call::guard::LockGuard;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// Another process that will take a lock; see [`Kit::hold`]. Await this to take the lock.
+/// Simulated process that will take a lock; see [`Kit::hold`]. Await this value to take the lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,8 @@ impl Hold {
         }
     }
 
-    /// Takes a share beside other readers, like `shared` in the attribute.
+    /// Takes a share of the lock, like `shared` in the attribute. Any number of holders can have a
+    /// share at the same time.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -97,8 +98,8 @@ impl Hold {
         self
     }
 
-    /// Sets the ttl of the holder's lease, which its watchdog renews. Default 10 s. The ttl matters
-    /// for [`Held::expire`].
+    /// Sets the ttl of the holder's lease. Default 10 s. A watchdog renews the lease, so the ttl
+    /// matters only after [`Held::expire`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -196,8 +197,8 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// A lock held by another process; see [`Kit::hold`]. Dropping this releases the lock, like the end
-/// of that process's call. [`expire`](Self::expire) lets the process die instead.
+/// A lock held by a simulated process; see [`Kit::hold`]. Dropping this value releases the lock, as
+/// if the process's call had ended. [`expire`](Self::expire) simulates the death of the process.
 ///
 /// ```
 /// # use leasehold::testing::Kit;
@@ -235,7 +236,7 @@ impl Held {
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 if let Some(guard) = taken(&guard) {
-                    // A lost lease needs no release, so an error is ignored.
+                    // The release fails only for a lost lease. Nothing is left to release then.
                     let _ = guard.release().await;
                 }
             })
@@ -250,10 +251,10 @@ impl Held {
         }
     }
 
-    /// Releases the lock. The lock is free when this returns. Does nothing if `releases_after` has
-    /// already released it.
+    /// Releases the lock. The lock is free when this method returns, unless a server has not
+    /// answered in time. Does nothing if `releases_after` has already released the lock.
     ///
-    /// Cancel safe: after the first poll, the release continues even if this is dropped.
+    /// Cancel safe: after the first poll, the release continues even if the future is dropped.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -267,16 +268,16 @@ impl Held {
     /// ```
     pub async fn release(mut self) {
         if let Some(guard) = taken(&self.guard) {
-            // A lost lease needs no release, so an error is ignored.
+            // The release fails only for a lost lease. Nothing is left to release then.
             let _ = guard.release().await;
         } else if let Some(release) = self.release.take() {
-            // Only a bug in the kit could make the task panic.
+            // An error means that the task has panicked. Only a bug in the kit could cause that.
             let _ = release.await;
         }
     }
 
-    /// Lets the process die: it no longer renews, and does not release. The store keeps the lock
-    /// for the rest of its ttl ([`Hold::ttl`]).
+    /// Simulates the death of the process, which then neither renews nor releases the lock. The
+    /// store keeps the lock for the rest of its ttl ([`Hold::ttl`]).
     ///
     /// ```
     /// # use std::time::Duration;

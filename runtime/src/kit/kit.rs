@@ -1,4 +1,5 @@
-//! The kit: a lock pool for one test. The test's controls are in `controls`.
+//! The kit: a lock pool for one test. The methods for outages, losses and other holders are in
+//! `controls`.
 
 use std::fmt;
 use std::future::Future;
@@ -23,8 +24,8 @@ use crate::selftest::null_store::Nothing;
 use crate::store::backend::Target;
 use crate::store::memory::MemoryStore;
 
-/// The `io_timeout` of pools that stand for other processes: far longer than a store in memory or a
-/// test server needs.
+/// `io_timeout` of the pools that simulate other processes. A store in memory or a test server
+/// needs far less time for an answer.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock pool for one test, with control over its locks. See the [module](crate::testing).
@@ -57,7 +58,8 @@ struct Shared {
     running: OnceLock<Running>,
 }
 
-/// The parts of a kit, created at its first use.
+/// The parts of a kit. A kit in memory creates them at its first use, a kit on a server when it
+/// connects.
 pub(super) struct Running {
     pub(super) store: SharedStore,
     pub(super) log: Arc<Log>,
@@ -108,8 +110,9 @@ impl Kit {
         Self::with(LockPool::builder())
     }
 
-    /// Like [`new`](Self::new), but with a pool configured like that of the service, for example
-    /// with its `wait`, `io_timeout`, `fairness` and namespace. Ignores a URL in `builder`.
+    /// Like [`new`](Self::new), but with the settings of `builder`. They should be those of the
+    /// service's pool, for example its `wait`, `io_timeout`, `fairness` and namespace. Ignores a
+    /// URL in `builder`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -139,8 +142,8 @@ impl Kit {
     /// [`new`](Self::new).
     ///
     /// Each kit has a separate namespace, so tests run side by side on one server and use their
-    /// usual keys. Every other holder has separate connections. An outage or a delay affects only
-    /// the kit's pool: the server does not notice it.
+    /// usual keys. Each holder created by [`hold`](Self::hold) has separate connections. An outage
+    /// or a delay is simulated in the kit's pool, and does not affect the server.
     ///
     /// [`lose_when`](Self::lose_when) works only with [`Point::After`](super::Point::After), which
     /// removes the lock from the server. A loss at any other point would have to wait for the
@@ -167,8 +170,8 @@ impl Kit {
         Self::connect(LockPool::builder().url(url)).await
     }
 
-    /// Like [`on`](Self::on), but with a pool configured like that of the service. The server is
-    /// the one in the builder's URL. The kit replaces the builder's namespace with its own.
+    /// Like [`on`](Self::on), but with the settings of `builder`, including its URL. Use those of
+    /// the service's pool. On a server, the kit replaces the namespace with a separate one.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -253,7 +256,8 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with timers, if the kit has not been used before.
+    /// If the kit has not been used before: outside of a tokio runtime with timers, or if the
+    /// settings given to [`with`](Self::with) are invalid.
     #[track_caller]
     pub fn pool(&self) -> LockPool {
         self.running().pool.clone()
@@ -279,8 +283,8 @@ impl Kit {
         self.running().pool.scope(future)
     }
 
-    /// Returns a pool that stands for another process, and the line between this pool and the
-    /// store.
+    /// Creates a pool that simulates another process. Also returns the line, the simulated
+    /// connection between this pool and the kit's store.
     pub(super) async fn other_pool(&self) -> Result<(LockPool, Arc<Line>), LockError> {
         let running = self.running();
         let line = Line::new(Arc::clone(&running.log), true);

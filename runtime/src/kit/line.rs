@@ -1,4 +1,4 @@
-//! The line between one pool and the store of a kit.
+//! The line: a simulated connection between one pool of a kit and the kit's store.
 
 use std::collections::HashMap;
 use std::mem;
@@ -17,12 +17,12 @@ use crate::engine::driver::command::Command;
 use crate::engine::driver::observer::Watch;
 use crate::key::RESERVED;
 
-/// The line between one pool and the store of a kit. A test changes the line, and the pool's
-/// [`KitStore`](super::store::KitStore) carries out the changes. The pool's engine reports each
-/// call to the line, which records it in the kit's log.
+/// The simulated connection between one pool of a kit and the kit's store. A test changes the line,
+/// and the pool's [`KitStore`](super::store::KitStore) carries out the changes. The pool's engine
+/// reports each call to the line. The line records the call in the kit's log.
 pub(crate) struct Line {
     log: Arc<Log>,
-    /// True if the pool stands for another process.
+    /// True if the pool simulates another process ([`Kit::hold`](super::Kit::hold)).
     other: bool,
     state: Mutex<State>,
 }
@@ -30,31 +30,34 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True from a cut until the store's next poll, which fails the unanswered requests.
+    /// True from [`Line::cut`] until the engine next polls the store. That poll fails the requests
+    /// without an answer.
     is_cut: bool,
-    /// True from a restore until the store's next poll, which notifies the engine.
+    /// True from [`Line::restore`] until the engine next polls the store. That poll notifies the
+    /// engine.
     is_back: bool,
     delay: Duration,
     rules: Rules,
-    /// Keys to take away at the store's next poll.
+    /// Keys whose locks the pool must lose when the engine next polls the store.
     taken_away: Vec<FullKey>,
-    /// Keys taken away, but not yet reported to the engine.
+    /// Keys whose locks the store has removed, but not yet reported to the engine as lost.
     lost: Vec<FullKey>,
     calls: HashMap<TicketId, Call>,
-    /// Wakes the engine, so that it polls the store.
+    /// Waker of the engine. The woken engine polls the store.
     waker: Option<Waker>,
 }
 
-/// The test's changes, which the store must carry out at one poll.
+/// The test's changes to a line, which the [`KitStore`](super::store::KitStore) must carry out at
+/// one poll.
 #[derive(Debug)]
 pub(super) struct Orders {
-    /// True if the requests without an answer must fail.
+    /// True if all requests without an answer must fail.
     pub(super) cut: bool,
     /// True if the engine must be notified that the store can be reached again.
     pub(super) back: bool,
     pub(super) delay: Duration,
     pub(super) taken_away: Vec<FullKey>,
-    /// Time of the next loss by [`Point::After`].
+    /// Time of the next planned loss with [`Point::After`] among the held locks.
     pub(super) next_loss: Option<Instant>,
 }
 
@@ -76,7 +79,7 @@ enum Stage {
     Held {
         since: Instant,
     },
-    /// Released while the lease lasted.
+    /// The release was requested before the end of the lease. The store may not have answered yet.
     Released,
     Over,
 }
@@ -135,7 +138,8 @@ impl Line {
         }
     }
 
-    /// Returns the changes to carry out at this poll. Wakes `waker` at the next change.
+    /// Returns the changes that the store must carry out at this poll. The next change of the line
+    /// wakes `waker`.
     pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
         let mut state = self.state();
         match &mut state.waker {
@@ -152,7 +156,8 @@ impl Line {
         }
     }
 
-    /// Records that the store has taken this key away, so that the engine ends its leases.
+    /// Records that the store has removed this pool's locks of `key`. The engine then ends the
+    /// leases of this key.
     pub(super) fn lost(&self, key: FullKey) {
         self.state().lost.push(key);
     }
@@ -161,14 +166,15 @@ impl Line {
         self.state().is_down
     }
 
-    /// Returns true if the test has planned a loss of `key` at `point`. Removes this loss from the
-    /// plan.
+    /// Returns true if the test has planned a loss of `key` at `point`, and removes this loss from
+    /// the plan.
     pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
         let mut state = self.state();
         state.rules.take(key.name(), |planned| planned == point)
     }
 
-    /// Records that the call no longer holds its lock, if the call held one.
+    /// Ends the hold of the call `id`, and records `kind` in the log. Does nothing if the call
+    /// holds no lock.
     fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
         if let Some(call) = state.held_call(id) {
             call.stage = match kind {
@@ -289,7 +295,8 @@ impl Watch for Line {
 
 impl State {
     fn asks(&mut self, id: TicketId, acquire: &Acquire, is_final: bool) {
-        // A reserved key is the lock of `LockPool::ready`, which belongs to no call of the test.
+        // `LockPool::ready` takes a lock with a reserved key. The history contains only the test's
+        // calls, so it leaves this lock out.
         if acquire.key.name().starts_with(RESERVED) {
             return;
         }
@@ -327,7 +334,8 @@ impl State {
         })
     }
 
-    /// Marks the locks whose `Point::After` has passed, so that the store takes them away.
+    /// Adds to `taken_away` each held key with a planned [`Point::After`] that has passed, so that
+    /// the store removes these locks. Removes these losses from the plan.
     fn lose_by_time(&mut self, now: Instant) {
         let held = self.held().filter_map(|(_, call)| match call.stage {
             Stage::Held { since } => Some((call.key.clone(), since)),

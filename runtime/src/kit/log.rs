@@ -9,11 +9,11 @@ use crate::base::clock::Instant;
 
 /// Events of all locks of a kit's store, in order.
 ///
-/// Each engine records its events while it holds its mutex. It records a release before it sends
-/// the request, and a grant after it has received the answer. So a release precedes the grant that
-/// it makes possible.
+/// Each engine records its events while its mutex is locked. It records a release before it sends
+/// the request, and a grant after it has received the answer. So the log has each release before
+/// the grant that this release makes possible.
 pub(super) struct Log {
-    /// Start of the kit.
+    /// Start of the kit, from which the times of the events are counted.
     start: Instant,
     record: Mutex<Record>,
 }

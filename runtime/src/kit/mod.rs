@@ -7,10 +7,10 @@
 //! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
-//! A [`Kit`] has a pool on a separate store. The engine, its deadlines and the errors are those of
-//! production; the kit stands between the engine and the store. It adds other holders
-//! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]), delays
-//! ([`Kit::delay`]), and a history ([`Kit::history`]).
+//! A [`Kit`] has a pool on a separate store, with the engine, deadlines and errors of production.
+//! The kit controls the connection between this engine and the store. A test can add other holders
+//! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]) and delays
+//! ([`Kit::delay`]), and read a history ([`Kit::history`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,14 +44,14 @@
 //!
 //! # Time
 //!
-//! Leases are counted on the clock of the test's tokio runtime. A test that pauses this clock
-//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run has
-//! the same order of events. Without paused time the kit works as well, on both kinds of runtime,
-//! and waits like production.
+//! On a store in memory, leases are counted on the clock of the test's tokio runtime. A test that
+//! pauses this clock (`start_paused = true`) does not wait: hours of leases pass in milliseconds,
+//! and each run has the same order of events. Without paused time, the kit waits like production.
+//! It then works on current-thread and multi-thread runtimes.
 //!
 //! # Two tests
 //!
-//! Kits share nothing. Tests with the same keys run side by side, each with a separate kit.
+//! Kits do not share locks. Tests with the same keys run side by side, each with a separate kit.
 
 mod controls;
 mod event;

@@ -28,32 +28,33 @@ pub enum Point {
     /// never waits ends in its first poll, and is not interrupted.
     ///
     /// Applies to the bodies of annotated functions and of [`LockRequest::run`], because only
-    /// bodies are polled. Does not apply to a [`LockGuard`](crate::LockGuard) taken by hand, nor on
-    /// a server ([`Kit::on`]).
+    /// bodies are polled. Does not apply to a [`LockGuard`](crate::LockGuard), which has no body.
+    /// Not available on a server ([`Kit::on`]).
     ///
     /// [`LockRequest::run`]: crate::LockRequest::run
     /// [`Kit::on`]: super::Kit::on
     AfterPolls(u32),
     /// This long after the grant. A lock already held for longer is lost at once.
     After(Duration),
-    /// At the next renewal, to which the store answers that it does not have the lock. Needs a
+    /// At the next renewal. The store answers this renewal that it does not have the lock. Needs a
     /// watchdog. Not available on a server ([`Kit::on`](super::Kit::on)).
     NextRenewal,
     /// After the body has returned, and before the store receives the release. So the release does
-    /// not find the lock. The function's result stays as it is, and [`LockGuard::release`] returns
-    /// `Lost`. Not available on a server ([`Kit::on`](super::Kit::on)).
+    /// not find the lock. An annotated function still returns its result, but
+    /// [`LockGuard::release`] returns `Lost`. Not available on a server
+    /// ([`Kit::on`](super::Kit::on)).
     ///
     /// [`LockGuard::release`]: crate::LockGuard::release
     BeforeRelease,
 }
 
-/// The losses that the test has planned and that have not happened yet. Each one happens once.
+/// The planned losses that have not happened yet. Each loss happens once.
 #[derive(Debug, Default)]
 pub(super) struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// The key as given by the caller, without the namespace.
+    /// The key as given to `lose_when`, without the namespace.
     key: String,
     point: Point,
 }
@@ -64,16 +65,16 @@ impl Rules {
         self.0.push(Rule { key, point });
     }
 
-    /// Removes the first loss of `key` for whose point `now` returns true. Returns true if there
-    /// was one.
+    /// Removes the first planned loss of `key` that is due now. `now` returns true for the points
+    /// that are due. Returns true if a loss was removed.
     pub(super) fn take(&mut self, key: &str, now: impl Fn(Point) -> bool) -> bool {
         let due = |rule: &Rule| rule.key == key && now(rule.point);
         let found = self.0.iter().position(due);
         found.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Returns the time of the next loss by [`Point::After`]. `held` has each held key, with the
-    /// time of its grant.
+    /// Returns the time of the next planned loss with [`Point::After`]. `held` has each held key
+    /// with the time of its grant.
     pub(super) fn next_due<'a>(
         &self,
         held: impl Iterator<Item = (&'a str, Instant)>,

@@ -1,4 +1,5 @@
-//! The store of a kit's pool. It wraps another store, and carries out the test's interventions.
+//! The store of a kit's pool. It wraps another store, and simulates the losses, outages and delays
+//! of the test.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -22,17 +23,18 @@ use crate::store::{
 /// Time limit for the store's answer to a request of the kit itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The kit's requests are numbered downwards from here, and the engine's upwards from 1.
+/// Number of the first request of the kit itself. The kit counts down from here, and the engine
+/// numbers its requests upwards from 1, so the numbers never meet.
 const LAST_OP: u64 = u64::MAX;
 
-/// A store that wraps another one, and carries out the test's interventions.
+/// A store that wraps the store `inner`, and carries out the test's changes to `line`.
 pub(crate) struct KitStore {
     inner: Box<dyn LockStore>,
     line: Arc<Line>,
     clock: Clock,
     /// The engine's requests without an answer.
     unanswered: HashSet<OpId>,
-    /// For each key, the tokens with which the store may have granted it to this pool.
+    /// For each key, the tokens with which this pool may hold the key at the store.
     tokens: KeyMap<Vec<Token>>,
     /// Events for the engine's next polls.
     ready: VecDeque<StoreEvent>,
@@ -57,8 +59,8 @@ impl KitStore {
         }
     }
 
-    /// Records the tokens with which this pool may hold keys after the request. Before that, takes
-    /// away the locks that the test lets the pool lose at this request.
+    /// Prepares for the engine's request `op` before it is sent. Updates the tokens with which this
+    /// pool may hold keys. If a planned loss is due at this renewal or release, removes the lock.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Take(Take { key, token, .. }) | Op::Adopt { key, token, .. } => {
@@ -95,7 +97,7 @@ impl KitStore {
         }
     }
 
-    /// Removes the locks and shares of `key` that this pool holds, as if the store had lost them.
+    /// Removes this pool's locks and shares of `key`, as if the store had lost them.
     fn take_away(&mut self, key: &FullKey) {
         for token in self.tokens.remove(key).unwrap_or_default() {
             self.remove(key, token);
@@ -135,8 +137,9 @@ impl KitStore {
         }
     }
 
-    /// Polls the inner store for the next event for the engine. Skips answers that the engine does
-    /// not await, and other events while the line is down.
+    /// Polls the inner store for the next event for the engine. Skips answers to the kit's own
+    /// requests, and to requests already failed by a cut. While the line is down, skips all events
+    /// except answers.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             let event = match self.inner.poll_event(cx) {
@@ -247,8 +250,8 @@ impl LockStore for KitStore {
     }
 }
 
-/// Returns the failure of a request while the store cannot be reached. `executed` is true if the
-/// store may have carried the request out.
+/// Returns the failure of a request while the line is down. `executed` is true if the store may
+/// have carried out the request.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
         error: cut(),

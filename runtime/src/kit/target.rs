@@ -1,5 +1,5 @@
-//! The connection target of a kit's pool: the store, and the line to it, which is a simulated
-//! connection.
+//! The connection target of a kit's pool: the store, and the line (a simulated connection) to this
+//! store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct KitTarget {
 /// Store that all pools of a kit share.
 #[derive(Clone)]
 pub(super) enum SharedStore {
-    /// In memory. Its leases end by the tokio clock of the test's runtime.
+    /// In memory. The leases are counted on the clock of the test's tokio runtime.
     Memory {
         store: Arc<MemoryStore>,
         clock: Clock,

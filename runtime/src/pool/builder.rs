@@ -126,15 +126,14 @@ impl LockPoolBuilder {
     /// | `zookeeper://host[:port][,…][/chroot]` | a ZooKeeper ensemble (feature `zookeeper`) |
     ///
     /// Each [`connect`](Self::connect) with `memory://` creates a pool with separate locks, which
-    /// its clones share. So tests that run at the same time can use the same keys. A `name`
-    /// consists of ASCII letters, digits, `-`, `_` and `.`. The locks of a name are forgotten when
-    /// its last pool is dropped and their leases have ended. Both forms of `memory://` protect only
-    /// one process.
+    /// its clones share. So parallel tests can use the same keys. A `name` consists of ASCII
+    /// letters, digits, `-`, `_` and `.`. The locks of a name are forgotten when its last pool is
+    /// dropped and their leases have ended. Both forms of `memory://` protect only one process.
     ///
-    /// With Sentinels, the credentials are those of the master. Those of the Sentinels are
-    /// `?sentinel_user=…&sentinel_password=…`. TLS is used for the Sentinels and for the servers
-    /// that they name. For a cluster, name some of its nodes; the credentials apply to all nodes.
-    /// Redlock is a quorum of independent masters, and has no fences.
+    /// With Sentinels, the credentials before the `@` are those of the master. Those of the
+    /// Sentinels are `?sentinel_user=…&sentinel_password=…`. TLS is used for the Sentinels and for
+    /// the servers that they name. For a cluster, name some of its nodes; the credentials apply to
+    /// all nodes. Redlock is a quorum of independent masters, and has no fences.
     ///
     /// The URLs of one Redis, of Sentinels and of a cluster take `?replicas=…`; see
     /// [`replicas`](Self::replicas).
@@ -153,7 +152,8 @@ impl LockPoolBuilder {
     ///
     /// Do not choose a namespace that begins with another namespace and a colon. The namespace `a`
     /// with the key `b:c`, and the namespace `a:b` with the key `c`, are the same key on the
-    /// server. But its fences would come from two counters.
+    /// server. But each namespace has a separate counter of fences, so the key's fences would not
+    /// be in order.
     ///
     /// ```
     /// // On the server `pool.lock("order:42")` is then the key `shop:order:42`.
@@ -167,8 +167,8 @@ impl LockPoolBuilder {
     /// Sets the maximum time to queue, for calls that set no `wait`. Default: zero, which means a
     /// single try.
     ///
-    /// A single try is the safe default: if the call of a second click queued, it would process the
-    /// order again after the first call.
+    /// A single try is the safe default. For example, if a user clicks twice, a second call that
+    /// queued would process the order again after the first call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -199,10 +199,11 @@ impl LockPoolBuilder {
     ///
     /// The server waits for the replicas (`WAIT`), at most for an eighth of the
     /// [`io_timeout`](Self::io_timeout). If too few replicas confirm an acquisition, the lock is
-    /// removed again. The call ends with [`LockError::Unavailable`] and the code `replicas` when
-    /// its time is over. If too few replicas confirm a renewal, the lease is not extended. With
-    /// this option a fail-over loses locks less often. It still can lose one, because a replica
-    /// without the lock may be promoted, unless all replicas have it.
+    /// removed again. When the `wait` of the call is over (without one, the `io_timeout`), the call
+    /// ends with [`LockError::Unavailable`] and the code `replicas`. If too few replicas confirm a
+    /// renewal, the lease is not extended. With this option, a fail-over loses locks less often. It
+    /// can still lose a lock if not all replicas have it, because a replica without the lock may be
+    /// promoted.
     ///
     /// ```
     /// # use leasehold::{LockPool, Replicas};
@@ -255,12 +256,13 @@ impl LockPoolBuilder {
     }
 
     /// Sets the whole TLS configuration of rustls 0.23, such as one that other clients of the
-    /// program use. It replaces [`tls_ca`](Self::tls_ca) and [`tls_client`](Self::tls_client), and
-    /// [`connect`](Self::connect) refuses it together with them, and for stores without TLS.
+    /// program use. Use this instead of [`tls_ca`](Self::tls_ca) and
+    /// [`tls_client`](Self::tls_client). [`connect`](Self::connect) refuses this option together
+    /// with one of these two, and for stores without TLS.
     ///
-    /// The configuration alone verifies servers, also those of `postgres://`, where an `sslmode`
-    /// of `require` or stronger then only switches TLS on. For `etcds://` the pool replaces its
-    /// application protocols (ALPN) by `h2`.
+    /// Only this configuration decides how servers are verified. For `postgres://`, an `sslmode` of
+    /// `require` or stronger then only switches TLS on. For `etcds://`, the pool replaces the
+    /// application protocols (ALPN) of the configuration by `h2`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -282,8 +284,8 @@ impl LockPoolBuilder {
     }
 
     /// Sets the rules by which calls share the locks of the pool with each other and with other
-    /// processes, instead of the defaults of [`Fairness`]. [`connect`](Self::connect) checks their
-    /// ranges.
+    /// processes, instead of the defaults of [`Fairness`]. [`connect`](Self::connect) refuses rules
+    /// out of range.
     ///
     /// ```
     /// # use leasehold::{Fairness, LockPool};
@@ -296,11 +298,12 @@ impl LockPoolBuilder {
     }
 
     /// For tests only. Runs the engine as a task of the runtime that calls
-    /// [`connect`](Self::connect), instead of on a separate thread. Leases use that runtime's
-    /// clock, so a test that pauses time controls them. `memory://name` is refused, because pools
-    /// with different clocks cannot share locks.
+    /// [`connect`](Self::connect), instead of on a separate thread. Leases use the clock of that
+    /// runtime, so a test that pauses the clock controls the leases. `memory://name` is refused,
+    /// because pools with different clocks cannot share locks.
     ///
-    /// The leases end with that runtime, and a blocked worker delays their renewal. Default: off.
+    /// The leases end when that runtime ends, and a blocked worker of the runtime delays their
+    /// renewal. Default: off.
     ///
     /// ```
     /// # use std::time::Duration;

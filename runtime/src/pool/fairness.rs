@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Not shorter, because the Redis store records the use of a key in units of 10 ms.
+/// Minimum for `make_way_after`: the Redis store records the use of a key in units of 10 ms.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
-/// Equal to the longest ttl.
+/// Maximum for `make_way_after`, equal to the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
-/// Equal to the longest ttl.
+/// Maximum for `retry_hint`, equal to the longest ttl.
 const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The rules by which the calls of a pool share a lock with each other, with other processes and
@@ -72,8 +72,8 @@ impl Fairness {
 
     /// Sets how many times calls of this process may hand a lock over to each other while other
     /// processes queue for it. After that, another process gets the lock. With zero, each release
-    /// gives the lock to another process. Default: 16. There is no limit while no other process
-    /// waits.
+    /// gives the lock to a waiting process. Default: 16. While no other process waits, hand-overs
+    /// are not limited.
     ///
     /// A hand-over costs no round trip. A larger number gives more throughput on a busy key, and
     /// longer waits in other processes.
@@ -103,12 +103,12 @@ impl Fairness {
     /// any other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
     ///
     /// Queued calls hand a lock over to each other, within a process and between processes, so that
-    /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
-    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So after
-    /// this time, and after at least four holders in a row, the lock is left free for 300 ms. The
-    /// pause begins when the current holder releases the lock. A client that tries at least every
-    /// 250 ms gets the lock. If no call holds the lock for longer than 1 s, there is a pause at
-    /// least every 5 s.
+    /// the lock is never free. Some clients do not queue but try from time to time: redis-py,
+    /// redsync, node-redlock, rslock, a shell script. Such a client would never get the lock. So
+    /// after this time, and after at least four holders in a row, the lock is left free for a pause
+    /// of 300 ms. The pause begins when the current holder releases the lock. A client that tries
+    /// at least every 250 ms gets the lock. If no call holds the lock for longer than 1 s, there is
+    /// a pause at least every 5 s.
     ///
     /// By default, a key in constant use is left free for up to 300 ms of every 1.3 s. A waiting
     /// call then waits up to 300 ms longer (`docs/reliability/results.md`). In a pause, a call that
@@ -134,8 +134,8 @@ impl Fairness {
     /// [`LockError::retry_after`]. With a time out of range,
     /// [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
     ///
-    /// Use this if clients must not retry before a fixed time. It applies to all locks of the pool,
-    /// and does not change the locks themselves.
+    /// Use this if clients must not retry before a fixed time. The hint applies to all locks of the
+    /// pool, and does not change the locks themselves.
     ///
     /// ```
     /// # use std::time::Duration;

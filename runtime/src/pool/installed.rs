@@ -13,8 +13,8 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// The pool of calls that name no pool. The cell is set once, but its pool can be replaced when it
-/// no longer takes locks.
+/// The pool of calls that name no pool. The cell is set once, but a pool that no longer takes locks
+/// can be replaced inside it.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
@@ -80,9 +80,9 @@ impl LockPool {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for an invalid URL, and if an installed pool has not
-/// [ended](LockPool::install). [`LockError::Unavailable`] if the store cannot be reached within
-/// about a second.
+/// [`LockError::Config`] for an invalid URL, and if another pool is [installed](LockPool::install)
+/// and still takes locks. [`LockError::Unavailable`] if the store cannot be reached within about a
+/// second.
 pub async fn init(url: &str) -> Result<(), LockError> {
     refuse_second()?;
     LockPool::builder().url(url).connect().await?.install()
@@ -99,8 +99,8 @@ pub async fn init(url: &str) -> Result<(), LockError> {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for an invalid URL, and if an installed pool has not
-/// [ended](LockPool::install).
+/// [`LockError::Config`] for an invalid URL, and if another pool is [installed](LockPool::install)
+/// and still takes locks.
 pub fn init_lazy(url: &str) -> Result<(), LockError> {
     refuse_second()?;
     LockPool::builder().url(url).connect_lazy()?.install()
@@ -147,8 +147,9 @@ pub async fn init_from_env() -> Result<(), LockError> {
 }
 
 /// Shuts down all installed pools, including the named ones, and adds up their reports. The pools
-/// share `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`, because the engine
-/// ends with the process. A lock whose release was not sent by then stays until its ttl ends.
+/// share `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`, because a pool's
+/// engine ends with the process. If the process ends before a release is sent, the lock stays until
+/// its ttl ends.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -163,7 +164,7 @@ pub async fn init_from_env() -> Result<(), LockError> {
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
-    // All pools stop at the same time, each within the whole limit.
+    // All shutdowns begin at the same time, so each can use the whole limit.
     let shutdowns: Vec<_> = pools
         .iter()
         .map(|pool| pool.begin_shutdown(limit))
@@ -222,17 +223,18 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     };
     let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
-    // The check and the replacement are under the same write lock. So if several threads replace an
-    // ended pool, only the first succeeds.
+    // Several threads may try to replace an ended pool. The check and the replacement are under one
+    // write lock, so only the first thread succeeds.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Dropped outside of the write lock, because dropping a pool's last clone sends its engine a
-    // command.
+    // Dropped outside of the write lock, because dropping a pool's last clone sends a command to
+    // the pool's engine, which can take time.
     drop(ended);
     Ok(())
 }
 
-/// Replaces `present` and returns it, if it no longer takes locks. Otherwise returns none.
+/// Replaces the pool in `present` by `pool` and returns the old pool, if that no longer takes
+/// locks. Otherwise returns none.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }
@@ -251,7 +253,8 @@ fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
         Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
     };
     drop(names);
-    // Dropped outside of the mutex, as in `install`.
+    // Dropped outside of the mutex, because dropping a pool's last clone sends a command to the
+    // pool's engine, which can take time.
     drop(ended);
     Ok(())
 }

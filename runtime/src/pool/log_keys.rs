@@ -3,9 +3,9 @@
 use super::builder::LockPoolBuilder;
 
 impl LockPoolBuilder {
-    /// Sets whether the spans of a call show its keys, in the field `lock.key`. Default: `false`.
-    /// The spans then show only the template, in `lock.template`, because a key can contain private
-    /// data.
+    /// Sets whether the spans of a call show the call's keys, in the field `lock.key`. Default:
+    /// `false`, because a key can contain private data. The spans then show only the template of
+    /// the keys, in `lock.template`.
     ///
     /// Metrics never show keys. The log event of a lost lease always shows the key.
     ///

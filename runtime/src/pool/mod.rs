@@ -45,15 +45,16 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// releases are done. A pool can be stored in a `static`, and used from several runtimes and from
 /// executors other than tokio.
 ///
-/// A call writes its request to the server on the caller's thread, and never blocks that thread
-/// until the answer comes. For each connection, the pool spawns a listener on the tokio runtime of
-/// a caller. This task reads the answers for all callers. If no caller has a runtime that can do
-/// this, the engine's thread reads the answers, which costs one more wake-up. If a blocked runtime
-/// leaves answers unread, the engine's thread reads them after about 40 ms.
+/// A call writes its request to the server on the caller's thread, and does not block that thread
+/// while it waits for the answer. For each connection, the pool spawns a listener on the tokio
+/// runtime of a caller. The listener is a task that reads the answers for all callers. If no caller
+/// has a runtime that can run a listener, the engine's thread reads the answers, which costs one
+/// more wake-up. If a blocked runtime leaves answers unread, the engine's thread reads them after
+/// about 40 ms.
 ///
 /// A call may block on the engine's mutex: usually for about 10 µs, and longer if the system
 /// preempts the thread that has the mutex. On Linux, a thread with a higher nice value than the
-/// engine's thread never takes the mutex, so that it delays no renewal. Such a thread leaves its
+/// engine's thread never takes the mutex, because it could delay renewals. Such a thread leaves its
 /// requests to the engine's thread. The nice value of a thread is read when the thread first uses a
 /// pool. The engine's thread has the nice value of the thread that connects the pool. Scheduling
 /// classes, such as `SCHED_IDLE`, are ignored.
@@ -82,8 +83,8 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// # Keys on the server
 ///
 /// In this table, `order:42` stands for any key, and `lock` for the pool's
-/// [namespace](crate::LockPoolBuilder::namespace). With an empty namespace, there is no colon
-/// either.
+/// [namespace](crate::LockPoolBuilder::namespace). With an empty namespace, `lock:` is missing in
+/// all these keys.
 ///
 /// | key | what it holds |
 /// |---|---|
@@ -91,7 +92,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:fence` | the counter of the fences, one for all locks of the namespace |
 /// | `lock:%leasehold:queue:lock:order:42` | the processes that queue for the lock, while it is in use |
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
-/// | `lock:%leasehold:owner:…:lock:order:42` | the owner of such a call, and of a process that queues |
+/// | `lock:%leasehold:owner:…:lock:order:42` | the owner of a share, or of a queued process |
 /// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` kept; it expires |
 /// | `lock:%leasehold:ready:…` | the lock that [`ready`](LockPool::ready) takes and releases |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
@@ -123,7 +124,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// `lock` is the template of a call's keys, such as `order:<id>`. For a lock taken without the
 /// attribute, it is the lock's [label](crate::LockRequest::label), or else `other`. Keys are not
 /// used as labels, because there are too many of them, and a key can contain private data. The last
-/// three metrics count each lock of a call, without its template.
+/// three metrics count each lock of a call, and have no label `lock`.
 /// [Monitoring](crate::guide::monitoring) explains each metric, and has a dashboard and alerts.
 ///
 /// # Spans
@@ -255,7 +256,8 @@ impl LockPool {
     }
 
     /// Waits until all reports to the log and the recorder are delivered, at most for
-    /// [`LOG_LIMIT`]. Otherwise they could be lost if the program ends right after its shutdown.
+    /// [`LOG_LIMIT`]. Otherwise these reports could be lost if the program ends right after the
+    /// shutdown.
     async fn flush_log(&self) {
         let (mut delivered, (caller, mut late)) = (reporter::delivered(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
@@ -295,8 +297,8 @@ impl LockPool {
         self.inner.own_thread
     }
 
-    /// Returns true if a test kit simulates the loss of the lock of `ticket` after `polls` polls of
-    /// its body. The kit takes the lock away when the engine next polls its store.
+    /// True if a test kit simulates the loss of the lock of `ticket` now, when the body has been
+    /// polled `polls` times. The kit takes the lock away when the engine next polls the store.
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         let watch = self.inner.watch.as_ref();
         watch.is_some_and(|watch| watch.polled(ticket, polls))
@@ -341,7 +343,7 @@ impl LockPool {
         &self.inner.namespace
     }
 
-    /// Maximum length of a kept result, in bytes.
+    /// Returns the maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.inner.replay_limit

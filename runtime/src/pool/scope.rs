@@ -5,8 +5,8 @@ use std::future::Future;
 use super::LockPool;
 
 tokio::task_local! {
-    /// None in a task that `leasehold::spawn` started outside of all scopes. Not set in other code
-    /// outside of all scopes.
+    /// Pool of the current scope. `None` in a task that `leasehold::spawn` started outside of all
+    /// scopes. Not set in any other code outside of all scopes.
     static SCOPED: Option<LockPool>;
 }
 
@@ -33,11 +33,12 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// The scope belongs to the future, not to the thread. A task that the future spawns is outside
-    /// of the scope, and uses the installed pool if there is one.
-    /// [`leasehold::spawn`](crate::spawn) keeps the scope. If another function runs the future (a
-    /// `JoinSet`, `spawn_local`, `spawn_blocking`, a thread), give that future a separate scope.
-    /// The future that `scope` returns does not borrow the pool:
+    /// The scope belongs to the future, not to the thread. A task that the future starts with
+    /// `tokio::spawn` is outside of the scope, and uses the installed pool if there is one. A task
+    /// started with [`leasehold::spawn`](crate::spawn) keeps the scope. If something else runs a
+    /// future (a `JoinSet`, `spawn_local`, `spawn_blocking`, a thread), give this future a separate
+    /// scope. The future that `scope` returns does not borrow the pool, so it can move to another
+    /// task or thread:
     ///
     /// ```
     /// # use leasehold::{LockError, LockPool, distributed_lock};
@@ -68,8 +69,8 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Cancel safe: a scope only polls the future. A dropped scope drops its future inside the
-    /// scope.
+    /// Cancel safe: the returned future only polls `future`. When the returned future is dropped,
+    /// it drops `future` inside the scope.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPED.scope(Some(self.clone()), future)
     }
@@ -77,7 +78,7 @@ impl LockPool {
 
 impl LockPool {
     /// Runs `work` on this thread with this pool instead of the installed one. Like
-    /// [`scope`](Self::scope), but for functions that are not async, such as in a test with
+    /// [`scope`](Self::scope), but for functions that are not async, for example in a test with
     /// [`spawn_blocking`](tokio::task::spawn_blocking). Threads that `work` starts are outside of
     /// the scope.
     ///
@@ -111,7 +112,7 @@ pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Outpu
     SCOPED.scope(scoped(), future)
 }
 
-/// Returns the pool of the innermost scope.
+/// Returns the pool of the innermost scope. `None` outside of all scopes.
 pub(super) fn scoped() -> Option<LockPool> {
     SCOPED.try_with(Option::clone).ok().flatten()
 }

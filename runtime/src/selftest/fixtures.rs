@@ -21,5 +21,5 @@ pub(crate) fn counting() -> (Waker, impl Fn() -> usize) {
     (waker, move || count.0.load(Ordering::SeqCst))
 }
 
-/// Longer than any test.
+/// A time longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use crate::store::{
     Give, GiveKind, LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent, Take,
 };
 
-/// Long enough that no lock expires during a run.
+/// A ttl so long that no lock expires during a run.
 const TTL: Duration = Duration::from_secs(3600);
 const KEYS: u64 = 64;
 const CLIENTS: u64 = 16;
@@ -59,7 +59,8 @@ pub(crate) async fn run(
 }
 
 impl Model {
-    /// Sends one pipeline. The store must answer as if it had received the requests one by one.
+    /// Sends a batch of random requests. The store must answer as if it had received the requests
+    /// one by one.
     async fn batch(&mut self, store: &mut dyn LockStore) -> Result<(), String> {
         let mut asked = HashMap::new();
         let mut order = Vec::new();

@@ -81,8 +81,9 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Connects to the nodes, calls `met`, in which the test can suspend a node, and then requests
-/// `key`. One node must grant the lock and the others refuse it. See `given_back` of the suite.
+/// Connects to the nodes and calls `met`, in which the test can suspend a node. Then requests
+/// `key`: one node must grant the lock, and the others must refuse it. `given_back` of the suite
+/// explains `given` and `decides`.
 ///
 /// # Panics
 ///
@@ -99,8 +100,8 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
-/// Sends the request that creates a node, so that it reaches the cluster at `url` only after the
-/// removal of this node.
+/// Lets a request that creates a node (a key in a lock's queue) reach the cluster at `url` only
+/// after the node's removal.
 ///
 /// # Panics
 ///
@@ -114,8 +115,8 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// Sends a transaction with an outdated epoch to the cluster at `url`, and gives its request up
-/// before the transaction fails.
+/// Sends a transaction with an outdated epoch to the cluster at `url`. Gives up the request in this
+/// transaction before the transaction fails.
 ///
 /// # Panics
 ///
@@ -143,7 +144,8 @@ pub async fn etcd_sees_the_gone(url: &str) {
     etcd::service::Etcd::sees_the_gone(address, &options).await;
 }
 
-/// Renews three shares. After the call of `spoiled`, the store refuses to renew the share of `key`.
+/// Takes three shares, calls `spoiled`, and renews the shares. `spoiled` must make the store refuse
+/// to renew the share of `key`.
 ///
 /// # Panics
 ///
@@ -176,7 +178,7 @@ async fn open(url: &str) -> Box<dyn LockStore> {
     }
 }
 
-/// Returns a pool on a store that does nothing: its locks exclude no call.
+/// Returns a pool on a store that does nothing: it grants each lock to any number of calls.
 ///
 /// # Panics
 ///
@@ -222,7 +224,7 @@ pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// Like `deadline`, but also for an ended lease.
+/// Like `deadline`, but keeps the value after the end of the lease.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }

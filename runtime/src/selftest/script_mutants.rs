@@ -1,4 +1,4 @@
-//! Script mutants: the store's scripts with seeded bugs, for the tests that must detect them.
+//! Script mutants: the Redis store's scripts with seeded bugs, which the tests must detect.
 
 use std::borrow::Cow;
 

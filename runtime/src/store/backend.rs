@@ -24,8 +24,8 @@ pub(crate) type Checking = Pin<Box<dyn Future<Output = Result<CheckReport, LockE
 /// To add a store, implement this trait in a `backend` module of the store's folder, and add a line
 /// to the table of [`schemes`](super::schemes). `Display` shows the address without its password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
-    /// Fails if the store cannot keep a lock after its release, because its locks end with the
-    /// process.
+    /// Fails if the store's locks end with the process that took them. Such a store cannot keep a
+    /// lock after its release.
     fn can_keep(&self) -> Result<(), LockError> {
         Ok(())
     }
@@ -46,7 +46,8 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         false
     }
 
-    /// Returns the clock for the leases of a pool: `own`, unless the store has another clock.
+    /// Returns the clock for the leases of a pool: the pool's clock `own`, unless the store has a
+    /// separate clock.
     fn clock(&self, own: Clock) -> Clock {
         own
     }

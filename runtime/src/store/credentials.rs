@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Minimum time between two logins on one connection, so that a short validity does not flood the
-/// server.
+/// Minimum time between two logins on one connection. Otherwise, credentials with a short validity
+/// would flood the server with logins.
 const LEAST_FRESH: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes of a password file.
@@ -33,7 +33,7 @@ const LONGEST_FILE: usize = 65_536;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None` for the user in the URL.
+    /// `None` if the user in the URL applies.
     user: Option<String>,
     password: String,
     valid_for: Option<Duration>,
@@ -66,7 +66,7 @@ impl Credentials {
         self
     }
 
-    /// Returns a password for the user of the URL.
+    /// Returns credentials with this password, for the user in the URL.
     fn of_url_user(password: String) -> Self {
         Self {
             user: None,
@@ -94,8 +94,8 @@ impl Credentials {
         &self.password
     }
 
-    /// Returns the time after which the pool gets new credentials: a quarter of the validity is
-    /// left for failed attempts.
+    /// Returns the time after which the pool gets new credentials: three quarters of the validity,
+    /// but at least `LEAST_FRESH`. The last quarter is left for failed attempts.
     pub(crate) fn fresh_for(&self) -> Option<Duration> {
         let valid_for = self.valid_for?;
         Some((valid_for / 4 * 3).max(LEAST_FRESH))
@@ -126,7 +126,7 @@ impl Provider {
         Self(Arc::new(move || Box::pin(provide())))
     }
 
-    /// Returns a provider that reads the password from a file. The user is that of the URL.
+    /// Returns a provider that reads the password from a file. The user is the one in the URL.
     pub(crate) fn file(path: PathBuf) -> Self {
         Self::new(move || {
             let path = path.clone();
@@ -142,7 +142,7 @@ impl Provider {
         })
     }
 
-    /// Runs the program's function on this thread, where the function may block or panic.
+    /// Runs the program's function on the calling thread. The function may block or panic.
     pub(crate) async fn provide(&self) -> Result<Credentials, SourceError> {
         (self.0)().await
     }

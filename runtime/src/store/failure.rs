@@ -12,7 +12,8 @@ const REFUSED_LOGINS: [&str; 6] = [
     "permission",
 ];
 
-/// Code of the failure if the program's function, or the password file, provides no credentials.
+/// Code of the failure if the pool gets no credentials from the program's function or the password
+/// file.
 pub(crate) const NO_CREDENTIALS: &str = "credentials";
 
 /// Failure of a request, returned instead of a [`Reply`](super::Reply).
@@ -47,8 +48,9 @@ impl Failure {
         }
     }
 
-    /// True if the server refused the login, if the pool has no credentials, or if the settings do
-    /// not fit the server. Only a change of the settings, the credentials or the server helps.
+    /// True if the server refused the login, the pool has no credentials, or the settings do not
+    /// fit the server. The request then fails until the settings, the credentials or the server
+    /// change.
     pub(crate) fn is_refusal(&self) -> bool {
         self.retry == Retry::Never
             || matches!(self.error, LockError::Config { .. })

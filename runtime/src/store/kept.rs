@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// SHA-256 of a call's parameters. Two calls for one key with different fingerprints are different
-/// requests.
+/// SHA-256 of the parameters of a `replay` call. If two calls for one key have different
+/// fingerprints, the kept result of one call does not answer the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(pub(crate) [u8; Self::BYTES]);
 
-/// The result of a call that returned `Ok`.
+/// Kept result of a `replay` call that returned `Ok`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// `None` for a call without a fingerprint.
@@ -41,8 +41,8 @@ impl Kept {
         }
     }
 
-    /// Returns the result in the form that servers store: the fingerprint in hexadecimal digits or
-    /// nothing, `:`, and the JSON.
+    /// Returns the result in the form that servers store: the fingerprint in hexadecimal digits
+    /// (empty if there is none), a `:`, and the JSON.
     pub(crate) fn to_text(&self) -> String {
         let digits = self.fingerprint.map_or(0, |_| 2 * Fingerprint::BYTES);
         let mut text = String::with_capacity(digits + 1 + self.json.len());

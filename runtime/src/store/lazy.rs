@@ -1,7 +1,8 @@
 //! A wrapper that connects a store on a server in the background.
 //!
-//! Until its first connection, it behaves like a store whose server is away: it refuses requests,
-//! and calls that try once fail at once. After that, it passes everything on.
+//! Until the first connection, the wrapper behaves like a store whose server is away. It refuses
+//! requests, and calls that try only once fail at once. After the first connection, it forwards all
+//! requests to the connected store.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,7 +30,7 @@ struct LazyStore {
     target: Target,
     options: Options,
     supervisor: Supervisor<Box<dyn LockStore>>,
-    /// Fires when the next attempt is due.
+    /// Fires when the next attempt to connect is due.
     timer: Pin<Box<Sleep>>,
     events: VecDeque<StoreEvent>,
     store: Option<Box<dyn LockStore>>,
@@ -60,7 +61,8 @@ impl LazyStore {
         self.supervisor.reason().code() != UNCONNECTED
     }
 
-    /// Starts and finishes attempts to connect. Returns true if one has started or ended.
+    /// Starts an attempt to connect if one is due, and handles the results of ended attempts.
+    /// Returns true if there was anything to do.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while let Some(result) = self.supervisor.poll(cx) {
@@ -77,8 +79,8 @@ impl LazyStore {
         if self.store.is_some() || (self.has_failed() && seeded!(LazyGivesUp)) {
             return moved;
         }
-        // Begins no second attempt beside one that seems to hang, because that one may migrate a
-        // database, which takes long.
+        // While one attempt is in progress, no second one begins, even if the first seems to hang.
+        // It may be creating the tables of a database, which takes long.
         if self.supervisor.is_connecting() {
             return moved;
         }
@@ -121,7 +123,8 @@ impl LockStore for LazyStore {
     fn is_away(&self) -> bool {
         match &self.store {
             Some(store) => store.is_away(),
-            // A start beside a server that answers is no outage.
+            // The store counts as away only after a failed attempt: the first attempt alone is no
+            // sign of an outage.
             None => self.has_failed(),
         }
     }
@@ -142,8 +145,8 @@ impl LockStore for LazyStore {
     }
 }
 
-/// Runs an attempt to connect as a task, so that no caller of the engine does its work. Dropping
-/// the returned future aborts the task.
+/// Runs an attempt to connect as a separate task, so that it takes no time from the threads that
+/// poll the store. Dropping the returned future aborts the task.
 fn attempt(connecting: Connecting) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
     let task = Task(tokio::spawn(connecting));
     async move {

@@ -1,4 +1,4 @@
-//! Logging in with credentials that change.
+//! Logins with credentials that change.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -30,7 +30,8 @@ impl Provider {
             Ok(Err(error)) => return Err(none(&format!("failed: {error}"))),
             Err(_) => return Err(none(&format!("did not end within {limit:?}"))),
         };
-        // If the time is beyond the clock's range, the login is never renewed.
+        // If the credentials stay fresh for longer than the clock can represent, the pool never
+        // replaces them.
         let fresh = credentials.fresh_for();
         let fresh = fresh.filter(|_| !seeded!(LoginNotRenewed));
         let renew_at = fresh.and_then(|fresh| asked.checked_add(fresh));
@@ -40,9 +41,10 @@ impl Provider {
         })
     }
 
-    /// Runs the program's function on a separate thread with its own runtime. The function may
-    /// block, and the caller's runtime may be parked in a blocking call. If the caller stops
-    /// waiting, the function's future is dropped at its next poll.
+    /// Runs the program's function for credentials on a separate thread with its own runtime. The
+    /// function may block its thread, and the caller's runtime may itself be blocked by a
+    /// synchronous call. If the caller stops waiting, the function's future is dropped at its next
+    /// poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
         if seeded!(CredentialsOnEngine) {
             return self.provide().await;
@@ -65,7 +67,7 @@ impl Provider {
                 }
                 Err(error) => Err(thread_text(&error).into()),
             };
-            // The receiver may have stopped waiting.
+            // The send fails if the caller has stopped waiting; then nobody needs the answer.
             let _ = sender.send(answer);
         };
         std::thread::Builder::new()
@@ -87,8 +89,8 @@ fn none(why: &str) -> Failure {
     )
 }
 
-/// Adds the user to the failure of a refused login. If `changes` is true, later attempts get other
-/// credentials, so the failure allows a retry.
+/// If the server refused the password, adds the user's name to the text of the failure. `changes`
+/// is true if later attempts may get other credentials. Then the failure also allows a retry.
 pub(crate) fn refused(failure: Failure, user: &str, changes: bool) -> Failure {
     let LockError::Unavailable { source } = &failure.error else {
         return failure;

@@ -15,7 +15,7 @@
 //! - [`source`] inspects locks without the engine. [`kept`] is a result that a store keeps beside a
 //!   lock.
 //! - [`options`] are a pool's options for its store. `url_options` reads the options in a URL.
-//! - `background` runs a check of a store.
+//! - `background` runs a check of a store on a separate thread.
 
 use std::future::Future;
 use std::io;
@@ -97,7 +97,7 @@ pub(crate) mod zookeeper;
 /// [`StoreEvent::Turn`] notifies the process, which must then repeat its request. The store skips a
 /// process that has sent no request for [`FORGOTTEN`].
 pub(crate) trait LockStore: Send {
-    /// Takes all requests out of `batch`, in order. The store may send them only in the next
+    /// Takes all requests out of `batch`, in order. The store may delay sending them until the next
     /// [`poll_event`](Self::poll_event), which the engine calls right afterwards.
     fn submit(&mut self, batch: &mut Vec<Request>);
 
@@ -111,23 +111,23 @@ pub(crate) trait LockStore: Send {
     }
 
     /// Returns the error of a call that needs `key` now, if an attempt to connect has failed since
-    /// the last answer. One lost connection is not an absence, because the next attempt usually
-    /// succeeds within milliseconds.
+    /// the last answer. A lost connection alone is not an absence, because the next attempt to
+    /// connect usually succeeds within milliseconds.
     fn absence(&self, _key: &FullKey) -> Option<LockError> {
         None
     }
 
-    /// Returns the sockets that answers arrive on, if they have changed since the last call. A
-    /// listener on any thread can then wait for answers. Without sockets, the engine's own runtime
-    /// waits.
+    /// Returns the sockets that answers arrive on, if they have changed since the last call of this
+    /// function. A listener on any thread can then wait for answers. If a store has no sockets, the
+    /// engine's own runtime waits for answers.
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         None
     }
 
     /// True if a database transaction that checks the fence (`leasehold.verify`) keeps the lock
-    /// taken until it ends. Once the program has read the fence, there may be such a transaction.
-    /// Then the engine must release the lock to the store instead of giving it directly to the next
-    /// call.
+    /// taken until the transaction ends. After the program has read the fence, there may be such a
+    /// transaction. Then the engine must release the lock to the store instead of giving it
+    /// directly to the next call.
     fn verifies(&self) -> bool {
         false
     }
@@ -155,7 +155,7 @@ pub(crate) trait Socket: Send + Sync {
 
     /// Records that a listener has found the socket readable. The next thread that polls the store
     /// reads the bytes. While the socket is left to a listener, no thread reads it before this
-    /// call.
+    /// function is called.
     fn received(&self);
 }
 
@@ -177,11 +177,11 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 /// Time for which the store reserves a free key for the first process in its queue.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
-/// The store skips a queued process that has sent no request for this long.
+/// Time without a request after which the store skips a process in a queue.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// Longest time that a lock stays unavailable after an operator has taken it away by force. So the
-/// holder's body can end before another body begins.
+/// Longest time that a lock stays unavailable after an operator has taken it away by force. During
+/// this time, the holder's body can end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// A store's answer.
@@ -197,7 +197,8 @@ pub(crate) enum Reply {
     },
     /// Another token has the key.
     Held {
-        /// Longest time until the lock's lease ends, if known.
+        /// Time after which the request can succeed, if known: usually the remaining lease of the
+        /// lock. While permits are held, the time until enough of them have ended.
         left: Option<Duration>,
         /// True if this process is in the key's queue. It gets a [`StoreEvent::Turn`] later.
         queued: bool,
@@ -206,8 +207,8 @@ pub(crate) enum Reply {
     },
     /// All keys were taken. There is a [`Reply::Acquired`] for each, in the order of the request.
     AcquiredAll(Vec<Reply>),
-    /// Nothing was taken: another token has the key at index `at`, or a waiting process comes
-    /// first.
+    /// Nothing was taken: another token has the key at index `at`, or a process that already waits
+    /// for this key comes first.
     HeldAmong {
         at: usize,
         /// See [`Reply::Held`].
@@ -223,8 +224,8 @@ pub(crate) enum Reply {
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// True if the key carried the token, or may have carried it. On a quorum: true if that may
-        /// be so on a majority of the nodes.
+        /// True if the key carried the token, or may have carried it. On a quorum: true if the key
+        /// may have carried the token on a majority of the nodes.
         found: bool,
         /// True if every request in `Give::after` reached the server before this release, on the
         /// same connection. None of them can then take the key after the release.

@@ -25,7 +25,8 @@ pub(crate) struct Options {
     /// `all`, so many must acknowledge a write.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
-    /// The source of credentials, if it replaces the credentials in the URL.
+    /// The program's source of credentials, if there is one. It replaces the credentials in the
+    /// URL.
     pub(crate) logins: Option<Provider>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
     /// Time after which the engine retries an unanswered request. The store should then replace the
-    /// connection, if no answer at all has arrived on it since the request.
+    /// connection, if nothing has arrived on the connection since the request was sent.
     pub(crate) patience: Duration,
 }
 
@@ -33,10 +33,10 @@ pub(crate) enum Op {
         /// The keys, all different, each with its token.
         keys: Vec<(FullKey, Token)>,
         ttl: Duration,
-        /// See [`Take::function`].
+        /// Path of the annotated function, like [`Take::function`].
         function: &'static str,
     },
-    /// Extends each key that carries its token to the full ttl.
+    /// Extends the lease of each key to the full ttl, if the key still carries its token.
     Keep {
         renewals: Vec<Renewal>,
         /// True for shares: the store extends each token's share, unless the share has expired. If
@@ -50,7 +50,7 @@ pub(crate) enum Op {
     Leave {
         key: FullKey,
     },
-    /// Removes the results kept for `key`, of all functions.
+    /// Removes the kept results (of `replay` calls) of all functions for `key`.
     Forget {
         key: FullKey,
     },
@@ -63,12 +63,13 @@ pub(crate) enum Op {
         from: Token,
         token: Token,
         ttl: Duration,
-        /// See [`Take::function`].
+        /// Path of the annotated function, like [`Take::function`].
         function: &'static str,
     },
 }
 
-/// Takes `key` if it is free, was handed to this process, or carries `token`.
+/// Request to take `key`. The key must be free, handed to this process by the queue, or carry
+/// `token` already.
 #[derive(Debug, Clone)]
 pub(crate) struct Take {
     pub(crate) key: FullKey,
@@ -100,25 +101,27 @@ pub(crate) enum TakeKind {
     },
     /// A kept result, if there is one for the key and the function, or else the whole lock without
     /// reserved fences. A kept result is returned even if the key is held, or was handed to this
-    /// process. A request that a kept result answers changes nothing.
+    /// process. If a kept result answers the request, the store changes nothing.
     Recall,
 }
 
-/// Gives up `key`, or the share that `token` has in it, if the key carries `token`.
+/// Request to give up `key`, or the share that `token` has in it. It changes nothing if the key
+/// does not carry `token`.
 #[derive(Debug, Clone)]
 pub(crate) struct Give {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// Keeps the key, or the share, for this long instead of removing it, but takes it away from
-    /// its token. A kept share ends after this time even if its lease was longer. The store does
-    /// not hand a kept key to the first process in the queue. It notifies that process to repeat
+    /// Time for which the store keeps the key, or the share, without a holder instead of removing
+    /// it. A kept share ends after this time even if its lease was longer. The store does not hand
+    /// a kept key to the first process in the queue. Instead, it notifies that process to repeat
     /// its request.
     pub(crate) keep: Option<Duration>,
     /// True if the key must stay free for [`PAUSE`](super::PAUSE) although processes queue for it.
     /// Then clients that do not use the queue can take it. Ignored for a share.
     pub(crate) makes_way: bool,
-    /// Earlier requests that take the key with this token, and whose outcome is unknown. See
-    /// [`Reply::Released::ordered`](super::Reply::Released::ordered).
+    /// Earlier requests that take the key with this token, and whose outcome is unknown. The answer
+    /// shows if all of them came before this request
+    /// ([`Reply::Released::ordered`](super::Reply::Released::ordered)).
     pub(crate) after: Vec<OpId>,
     pub(crate) kind: GiveKind,
 }
@@ -128,7 +131,7 @@ pub(crate) struct Give {
 pub(crate) enum GiveKind {
     /// The whole lock.
     Lock,
-    /// The token's share, or the whole lock if the token has that.
+    /// The token's share, or the whole lock if the token holds the whole lock.
     Share,
     /// The whole lock. If the key carries the token, the store also stores the record, in the same
     /// step.
@@ -168,8 +171,8 @@ impl TakeKind {
 }
 
 impl Give {
-    /// Returns a request that removes the lock instead of keeping it, and refers to no earlier
-    /// requests.
+    /// Returns a request that removes the lock at once, instead of keeping it for a time. No
+    /// earlier request has an unknown outcome.
     pub(crate) fn now(key: FullKey, token: Token, kind: GiveKind) -> Self {
         Self {
             key,

@@ -102,7 +102,7 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
 }
 
 /// True if all characters may occur in a scheme (RFC 3986, section 3.1). The check rejects a URL
-/// with credentials before its scheme, because they contain `:` or `@`.
+/// with credentials before its scheme, because credentials contain `:` or `@`.
 fn is_scheme(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// Fails if credentials before the path are accepted as a part of the path, and then shown in
-    /// logs.
+    /// Fails if the URL of a Unix socket is accepted with credentials before its path. Logs would
+    /// show the credentials as a part of the path.
     #[test]
     #[cfg(feature = "redis")]
     fn credentials_of_a_unix_socket_are_not_in_its_path() {

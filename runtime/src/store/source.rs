@@ -1,4 +1,5 @@
-//! The interface of a store for [`LockPool::inspect`](crate::LockPool::inspect) and similar calls.
+//! The part of a store that inspects locks, for [`LockPool::inspect`](crate::LockPool::inspect) and
+//! similar calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,14 +13,15 @@ use crate::inspect::pattern::Pattern;
 /// Approximate number of keys on one page of a list of locks.
 pub(crate) const PAGE: usize = 200;
 
-/// Maximum number of holders, and of waiting processes, reported for one lock. It limits the size
+/// Maximum number of holders, and of waiting processes, reported for one lock. This bounds the size
 /// of an answer.
 pub(crate) const MOST_TOLD: usize = 1_000;
 
 /// Pending answer of a [`Source`]: the future that each of its methods returns.
 pub(crate) type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
-/// Inspects the locks of a store over separate connections, which it opens when it needs them.
+/// Part of a store that inspects its locks. It uses separate connections, which it opens when it
+/// needs them.
 ///
 /// Cancel safe: after a dropped call, the next call reuses the connection or opens a new one.
 pub(crate) trait Source: Send {
@@ -36,8 +38,8 @@ pub(crate) trait Source: Send {
     /// free at once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// Returns the extra time that `take_away` may need compared to other calls, because it may
-    /// wait for the holder.
+    /// Returns the time that `take_away` may need in addition to other calls, because it may wait
+    /// for the holder.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }

@@ -38,8 +38,8 @@ pub(crate) struct Tls {
     pub(crate) given: Option<Given>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. Later connections use the same certificates. A pool that is not lazy
-    /// opens the first connection before it has an engine, so the engine does not wait for the
-    /// read.
+    /// opens the first connection before it has an engine, so its engine never waits for this
+    /// reading.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -99,7 +99,7 @@ impl Tls {
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
     /// Returns a copy that builds a separate configuration, so that it can demand another `Proof`
-    /// of identity from the server. Clones share the built configuration.
+    /// of identity from the server. A plain clone shares the configuration of its original.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
@@ -111,8 +111,8 @@ impl Tls {
 
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 impl Tls {
-    /// Returns the TLS configuration for all connections. The first call builds it, so a store must
-    /// pass the same `proof` each time.
+    /// Returns the TLS configuration for all connections. The first call builds this configuration,
+    /// so a store must pass the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(given) = &self.given {
             return Ok(Arc::clone(given));
@@ -125,7 +125,7 @@ impl Tls {
     }
 }
 
-/// True if `pem` contains a certificate. With a text that contains none, the pool would trust no
+/// True if `pem` contains a certificate. With a `pem` without certificates, the pool would trust no
 /// server.
 #[cfg(all(
     feature = "tls",

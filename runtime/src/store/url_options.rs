@@ -51,8 +51,8 @@ pub(crate) fn authority(host: &str, port: u16) -> String {
 }
 
 impl<'a> UrlOptions<'a> {
-    /// Removes the option `name` and returns its value. If the URL has it twice, the last value
-    /// counts.
+    /// Removes the option `name` and returns its value. If the URL has this option twice, the last
+    /// value counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;
         self.pairs.retain(|(found, given)| {
@@ -64,7 +64,8 @@ impl<'a> UrlOptions<'a> {
         value
     }
 
-    /// Returns the remaining options, in the form in which they end a URL.
+    /// Returns the remaining options as the end of a URL, with a `?` before the first. Empty if
+    /// none remain.
     pub(crate) fn rest(&self) -> String {
         let mut rest = String::new();
         for (name, value) in &self.pairs {
@@ -74,15 +75,15 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Fails if options remain, other than those in `left`, which a later parser reads. `known`
-    /// lists all options of the store, for the error text.
+    /// Fails if any option outside `left` remains. A later parser reads the options in `left`.
+    /// `known` lists all options of the store, for the error text.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
-        // The error shows the name only if it looks like an option, because a password with a `?`
-        // in it also ends up here.
+        // The error shows the name only if it looks like an option. It may be the end of a password
+        // that contains a `?`.
         let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();

@@ -2,9 +2,9 @@
 //! recorder.
 //!
 //! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block,
-//! for example on a full pipe, or panic. Under the engine's mutex, that would stop all renewals and
-//! callers. So the engine does not call them, but sends its reports to this thread, and never waits
-//! for the thread.
+//! for example on a full pipe, or panic. If that happened under the engine's mutex, all renewals
+//! and callers would stop. So the engine does not call them, but sends its reports to this thread,
+//! and never waits for the thread.
 //!
 //! Reports keep their order. While [`MOST`] reports wait, further reports are dropped. The thread
 //! logs the number of dropped reports.
@@ -97,8 +97,8 @@ fn send(report: Report) -> bool {
         .is_some_and(|reporter| reporter.try_send(report).is_ok())
 }
 
-/// Starts the thread. None if the process cannot start another thread. It then continues without
-/// reports.
+/// Starts the thread. None if the process cannot start another thread. The process then continues
+/// without reports.
 fn start() -> Option<SyncSender<Report>> {
     let (sender, reports) = sync_channel(MOST);
     std::thread::Builder::new()
@@ -138,8 +138,8 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// Runs `deliver`. A panic of the program's code ends only this report. It needs no log event,
-/// because the panic hook has already printed it.
+/// Runs `deliver`, which calls the program's code. If that code panics, only this report is lost.
+/// The panic is not logged, because the panic hook has already printed it.
 fn guarded(deliver: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(deliver));
 }

@@ -1,6 +1,7 @@
-//! Refusing calls that try once while the store is away.
+//! Refuses calls that try once while the store is away: an attempt to connect has failed, and the
+//! store has not answered since.
 //!
-//! A call that waits goes on: it asks again until its `wait` is over.
+//! A call with a `wait` is not refused. It asks the store again until its `wait` is over.
 
 use super::Core;
 use super::signal::Signal;
@@ -27,15 +28,15 @@ impl Core {
         self.signal(Signal::Failed(id, error));
     }
 
-    /// Answers a new call for several locks, while the store is away. The call can wait, so it must
-    /// queue for each lock separately.
+    /// Makes a new call for several locks queue for each lock separately, because the store is away
+    /// and the call can wait. `id` is the ticket of one of these locks.
     pub(crate) fn part_absent(&mut self, id: TicketId) {
         self.signal(Signal::Apart(id));
     }
 
     /// Returns the calls that end when the store is away, with their keys: those that try once and
-    /// have no lock yet. Adoptions are left out. Ending an adoption would also remove the lock,
-    /// which the store may already have given to it.
+    /// have no lock yet. Adoptions are left out. If an adoption ended now, its lock would be
+    /// removed, because the store may already have carried the adoption out.
     pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
         let tries = self.tickets.iter().filter(|(_, ticket)| {
             ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()

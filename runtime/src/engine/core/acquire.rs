@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Returns the error of a call that can be refused without asking the store.
+    /// Returns the error of a call, if the call can be refused without a request to the store.
     pub(super) fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
@@ -70,15 +70,16 @@ impl Core {
             return Some(contended());
         }
         if acquire.share.is_some() {
-            // The lock may be held by readers of other processes, which would share it. So this
-            // process refuses a share only if an exclusive request waits.
+            // If another process holds a share, this call can hold a share at the same time. So
+            // this call is refused only if a call of this process waits for the exclusive lock.
             let exclusive = |id| {
                 let acquire = self.tickets.get(id).map(Ticket::acquire);
                 acquire.is_some_and(|acquire| acquire.waits() && acquire.share.is_none())
             };
             return queue.waiting().any(exclusive).then(contended);
         }
-        // While the request of the queue's head is under way, this call waits for its answer, too.
+        // While the request of the queue's head has no answer, this call is not refused, but waits
+        // for the same answer.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)
@@ -235,8 +236,8 @@ impl Core {
         self.advance(&key, now);
     }
 
-    /// Refuses the other calls of this process that try once for `key`, because the answer also
-    /// applies to them.
+    /// Refuses the queued calls of this process that try once for `key`, if `answer` applies to
+    /// them.
     fn refuse_single_tries(&mut self, key: &FullKey, answer: &Answer, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
@@ -268,8 +269,8 @@ impl Core {
         let key = ticket.acquire().key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
-            // Only the first failure is retried at once. Otherwise a persistent failure would
-            // repeat at the speed of the network.
+            // Only the first failure after an answer is retried at once. Otherwise a persistent
+            // failure would be repeated without any pause.
             Retry::Now if self.may_hurry(&key) => self.hurry(&key, now),
             Retry::Now | Retry::Later => {
                 if let Some(queue) = self.queues.get_mut(&key) {
@@ -344,7 +345,8 @@ impl Core {
 struct Answer {
     /// Kind of share that the call requested; none for an exclusive lock.
     share: Option<Share>,
-    /// The call of this process that this answer grants the lock.
+    /// The call of this process that gets the lock by this answer; none if another process has the
+    /// lock.
     granted: Option<TicketId>,
     /// Remaining lease of the holder, if known.
     left: Option<Duration>,

@@ -1,15 +1,16 @@
 //! Acquiring all locks of one call with one request.
 //!
 //! The request takes all locks or none. It succeeds if the store finds all keys free. The core does
-//! not send it if a call of this process holds or waits for one of the keys. Nor does it while too
-//! many requests are under way. If the request is not sent, or the store cannot serve it, the call
-//! takes its locks individually and can queue for each. If the store finds a key held, the call
-//! does the same, unless it tries only once.
+//! not send it if a call of this process holds or waits for one of the keys. The core also does not
+//! send it while too many requests are under way. In both cases, the call takes its locks
+//! individually, and can queue for each. The call does the same if the store cannot take all locks
+//! in one step. If the store finds a key held, a call with a `wait` does the same, but a call that
+//! tries once is refused.
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
-//! fails, each ticket asks again alone. It uses the same token, so the store recognizes a lock that
-//! it has already granted. The tickets of this request never wait for another holder, so no two
-//! calls can wait for each other.
+//! fails, each ticket asks again alone, with the same token. So if the store had taken the locks
+//! before the failure, it recognizes the tokens and grants the locks again. The tickets of this
+//! request never queue for a held lock, so no two calls can wait for each other.
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
-    /// Requests all locks of one call. Each ticket tries once, for at most `io_timeout`, or for
-    /// `wait` if it is shorter and not zero. The answer to each ticket is `Granted`, `Failed` or
+    /// Requests all locks of one call. Each ticket tries once. Its time limit is `io_timeout`, or
+    /// `wait` if that is shorter and not zero. The answer to each ticket is `Granted`, `Failed` or
     /// `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
@@ -127,8 +128,8 @@ impl Core {
         }
     }
 
-    /// Signals the call to request its locks individually, because `op` took no lock. One of the
-    /// keys was held, or the store cannot take all locks in one step.
+    /// Signals the call to request the lock of `id` individually, because the request `op` took no
+    /// lock. One of the keys was held, or the store cannot take all locks in one step.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;

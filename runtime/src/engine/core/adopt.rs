@@ -3,12 +3,12 @@
 //! A given-away lock keeps its token at the store until it is adopted or expires. The core that
 //! gives the lock away forgets it, and neither renews nor releases it. An adoption checks the old
 //! token and replaces it, in one step at the store. If two cores adopt the same lock, the second
-//! request finds neither the old token nor its own, and is refused. A repeated request finds its
-//! own token, and succeeds again.
+//! request finds neither the old token nor its own, and is refused. If a core repeats its
+//! successful request, the store finds the new token, and the request succeeds again.
 //!
-//! Like any other lease, an adopted lease is counted from its request. If an adoption gets no
-//! answer in time, the store may have carried it out. The lock is then removed, as after an
-//! abandoned acquire.
+//! Like any other lease, an adopted lease is counted from the time of its request. If an adoption
+//! gets no answer in time, the store may have carried it out. So the core then removes the lock, as
+//! after an abandoned acquire.
 
 use std::time::Duration;
 
@@ -119,8 +119,8 @@ impl Core {
                 } else {
                     adoption.fence_among(fence, reserved_fences)
                 };
-                // Begins the tenure without reserved fences, because the previous holder may have
-                // used them all.
+                // Begins the tenure without reserved fences, because calls of the previous process
+                // may have used them.
                 let tenure = Tenure::begin(fence, 0, wanted, now);
                 self.queues.open(&key).granted(id, false, tenure, now);
                 self.grant(id, sent, fence, now);

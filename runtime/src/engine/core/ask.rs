@@ -12,9 +12,9 @@ use crate::store::{Op, Take, TakeKind};
 const MOST_SHARES_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Lets the head of the queue ask the store, if it may ask now. Calls behind the head that
-    /// would share the lock with it ask, too. Sets the head's timer and returns the head. Removes
-    /// an empty queue.
+    /// Lets the head of the queue ask the store, if it may ask now. If the head requests a share,
+    /// the calls directly behind it that request shares ask, too. Sets the head's timer and returns
+    /// the head. Removes an empty queue.
     pub(super) fn advance(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
         let queue = self.queues.get(key)?;
         if queue.is_empty() {
@@ -62,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Returns the queued calls at the front of the queue that would share the lock, up to the
-    /// first call that would not.
+    /// Returns the calls at the front of the queue that request shares, up to the first call for
+    /// the exclusive lock. Leaves out the calls that have already asked.
     fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
         let Some(queue) = self.queues.get(key) else {
             return Vec::new();
@@ -108,9 +108,9 @@ impl Core {
         }
     }
 
-    /// Gives up this process's place in the store's queue. If this request is lost, the store may
-    /// later reserve the key for this process. The processes behind it then wait until that turn is
-    /// over.
+    /// Sends a request that gives up this process's place in the store's queue. If the request is
+    /// lost, the store may later reserve the key for this process. The processes behind this
+    /// process then wait until its turn is over.
     fn leave_store_queue(&mut self, key: &FullKey) {
         if seeded!(DroppedCallKeepsItsPlace) {
             return;
@@ -125,8 +125,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // A connection that gives no answer in this time is replaced. Most of the `io_timeout` is
-        // then left, to ask on a new connection.
+        // The store replaces a connection that gives no answer in this time. Most of the
+        // `io_timeout` is then left to ask again on the new connection.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -2,9 +2,9 @@
 //!
 //! The request renews the lock as a share. In one step, the store replaces the exclusive lock by
 //! the share. Like any renewal, the request is repeated until the answer is known or the lease is
-//! over. From the first request on, the core treats the lock as a share, although the store may
-//! still have it as an exclusive lock. That does no harm, because renewals and removals of a share
-//! also apply to an exclusive lock.
+//! over. From the start, the core treats the lock as a share, although the store may still have it
+//! as an exclusive lock. That does no harm, because renewals and removals of a share also apply to
+//! an exclusive lock.
 
 use super::Core;
 use super::signal::Signal;
@@ -13,8 +13,8 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
 impl Core {
-    /// Lets readers share the lock with its holder. The answer is `Shared`, or the loss of the
-    /// lease.
+    /// Turns an exclusive lock into a share, so that readers can share it. The answer is `Shared`,
+    /// or `Lost` if the lease is lost.
     pub(crate) fn downgrade(&mut self, id: TicketId, now: Instant) {
         let ticket = self.tickets.get_mut(id);
         let Some(ticket) = ticket.filter(|ticket| ticket.lease().is_some()) else {
@@ -33,8 +33,8 @@ impl Core {
         self.arm(id);
     }
 
-    /// Handles the confirmed renewal of a share. If that renewal created the share, waiting readers
-    /// may now ask for shares, too.
+    /// Handles the confirmed renewal of a share. If that renewal has turned an exclusive lock into
+    /// the share, signals `Shared` and lets the waiting calls ask.
     pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

@@ -24,15 +24,15 @@ pub struct ShutdownReport {
     /// them. When the process ends, they expire after their ttl.
     pub still_held: usize,
     /// Locks that the store no longer had at their release. Also released, lost or abandoned locks
-    /// whose removal it had not confirmed when the time was up. These expire after their ttl at the
-    /// latest.
+    /// whose removal the store had not confirmed when they expired or the time was up. These expire
+    /// after their ttl at the latest.
     pub unconfirmed: usize,
 }
 
-/// Shutdowns under way, and the releases since the first of them began.
+/// Shutdowns under way, and the releases since the first shutdown of the pool began.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// The number and the limit of each unreported shutdown.
+    /// The number and the time limit of each unreported shutdown.
     waiting: Vec<(u64, Instant)>,
     released: usize,
     expired: usize,
@@ -66,8 +66,8 @@ impl Drain {
         over.map(|(number, _)| number).collect()
     }
 
-    /// Returns the report. `still_held` locks are held now. `leaving` locks are lost, or are being
-    /// removed.
+    /// Returns the report. `still_held` is the number of locks held now. `leaving` is the number of
+    /// lost locks and of locks under removal.
     pub(super) fn report(&self, still_held: usize, leaving: usize) -> ShutdownReport {
         ShutdownReport {
             released: self.released,

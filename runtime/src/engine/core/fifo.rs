@@ -16,9 +16,9 @@ pub(super) struct Fifo {
 
 /// The tickets after the first.
 ///
-/// A ticket removed from the middle stays in `places`, but not in `present`. Such places are
-/// removed only when they are more than half. So dropping all callers of a long queue takes linear
-/// time.
+/// A ticket removed from the middle stays in `places`, but not in `present`. Such empty places are
+/// removed only when they make up more than half of `places`. So if all calls of a long queue are
+/// dropped, all removals together take linear time.
 #[derive(Debug, Default)]
 struct Rest {
     places: VecDeque<TicketId>,
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    /// Fails if each removal from the middle scans the whole queue, or if empty places are never
-    /// removed.
+    /// Fails if each removal from the middle scans the whole queue, or if the places of removed
+    /// tickets stay forever.
     #[test]
     fn leaving_from_the_middle_does_not_scan_the_queue() {
         let mut fifo = Fifo::default();

@@ -74,8 +74,8 @@ impl Core {
     }
 
     /// Excludes the lock of `id` from a hand-over, because a database transaction may still hold
-    /// the lock after its release. The store waits for the transaction before it gives the lock to
-    /// the next call.
+    /// the lock after the call. The lock is then released to the store, which waits for the
+    /// transaction before it grants the lock again.
     pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -112,8 +112,8 @@ impl Core {
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // A hand-over replaces the successor's token. So no key at the store may have the
-            // replaced token.
+            // A hand-over replaces the successor's token. So the store must neither have the key
+            // with the replaced token, nor set it later.
             && ticket.is_queued()
             && !ticket.may_be_taken();
         may.then_some(successor)

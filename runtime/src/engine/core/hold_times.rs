@@ -2,7 +2,7 @@
 //!
 //! The remaining lease of a lock with a watchdog does not predict the release. It is usually close
 //! to a full ttl, even if the body is short. So the core computes a mean hold time for each call
-//! site. A refused call gets that mean, but never more than the remaining lease.
+//! site. A refused call gets that mean as `retry_after`, but at most the remaining lease.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl HoldTimes {
         let acquire = ticket.acquire();
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // The time for which the key stays taken after the release counts, too. It does not if the
-        // call has a fixed `cooldown`, because `retry_after` adds that.
+        // The time for which the key stays taken after the release counts, too. If the call has a
+        // fixed `cooldown`, this time is left out, because `retry_after` adds the `cooldown`.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
@@ -59,7 +59,8 @@ impl Core {
             return self.limits.retry_hint;
         }
         let mean = self.hold_times.mean(holder.site);
-        // Without a mean or a watchdog, the best estimate is the end of the lease.
+        // Without a mean, the estimate is `UNKNOWN` if the lock has a watchdog, and otherwise the
+        // end of the lease.
         let body = mean.or(holder.watchdog.map(|_| UNKNOWN));
         let usual = body.map(|body| body + holder.cooldown);
         let after = match (usual, left) {
@@ -69,7 +70,8 @@ impl Core {
         after.map(|after| after.max(SHORTEST))
     }
 
-    /// Like `retry_after`, for a call that this process refuses without a request to the store.
+    /// Like `retry_after`, but takes the holder and the remaining lease from `queue`. For calls
+    /// that are refused without a request to the store, or run out of time in the queue.
     pub(super) fn retry_by_queue(
         &self,
         queue: &KeyQueue,
@@ -84,8 +86,8 @@ impl Core {
         if queue.is_left_free(now) {
             return self.limits.retry_hint.or(left);
         }
-        // Another process holds the lock. Its call site is unknown, but most likely that of the
-        // refused call.
+        // Another process holds the lock. The holder's call site is unknown, but most likely the
+        // same as that of the refused call.
         self.retry_after(refused, left)
     }
 }

@@ -8,7 +8,6 @@ use crate::base::lease_terms::Terms;
 use crate::error::LockError;
 use crate::fence::Fence;
 
-/// A held lease.
 #[derive(Debug)]
 pub(super) struct Lease {
     terms: Terms,
@@ -78,7 +77,8 @@ impl Lease {
         self.terms.hard(self.sent)
     }
 
-    /// Returns the time after which the body is not polled: the end of the lease or of `max_hold`.
+    /// Returns the time after which the body is not polled: the end of the lease or of `max_hold`,
+    /// whichever is earlier.
     pub(super) fn deadline(&self) -> Instant {
         self.by_ceiling(self.expires())
     }
@@ -143,13 +143,14 @@ impl Lease {
         self.renewing
     }
 
-    /// Begins a renewal. Without an answer, the next one is due at `retry_at`.
+    /// Begins a renewal. Without an answer, the renewal is repeated at `retry_at`.
     pub(super) fn renew(&mut self, retry_at: Instant) {
         self.renewing = true;
         self.renew_at = Some(retry_at);
     }
 
-    /// Adds the lease to a batch. The batch then has the timer.
+    /// Records that the lease is in a batch. The timer of the batch then replaces that of the
+    /// ticket.
     pub(super) fn enter_batch(&mut self) {
         self.in_batch = true;
     }
@@ -160,8 +161,8 @@ impl Lease {
         mem::take(&mut self.in_batch)
     }
 
-    /// Records that the store confirmed a renewal sent at `sent`. The answer to an outdated request
-    /// does not extend the lease.
+    /// Records that the store confirmed a renewal sent at `sent`. The lease is not extended if a
+    /// later request is already confirmed.
     pub(super) fn renewed(&mut self, sent: Instant, renew_at: Option<Instant>) {
         self.renewing = false;
         self.in_batch = false;

@@ -18,7 +18,8 @@
 //!
 //! [`Core`] coordinates: it reads a command or an answer, queries the parts, and passes the result
 //! of one part to the next. Each of its tasks has a separate file: `acquire`, `acquire_all`, `ask`,
-//! `recall`, `hand_over`, `renew`, `downgrade`, `release`, `adopt`, `revoke` and `shut_down`.
+//! `recall`, `hand_over`, `renew`, `downgrade`, `release`, `adopt`, `revoke`, `absence` and
+//! `shut_down`.
 
 mod absence;
 pub(crate) mod acquire;
@@ -148,7 +149,8 @@ impl Core {
             self.arm(id);
         }
         // Runs after the tickets' timers, which end the calls that are out of time. If a lease is
-        // lost here, the next call asks the store, so that call must have time left.
+        // lost here, the next call in the queue asks the store. So no call in the queue may be out
+        // of time.
         while let Some(op) = self.renewals.pop_due(now) {
             self.batch_due(op, now);
         }
@@ -179,7 +181,7 @@ impl Core {
         self.requests.to_send()
     }
 
-    /// Returns the number of requests whose answer the core has not received, sent or not.
+    /// Returns the number of requests without an answer, including those that are not sent yet.
     pub(crate) fn under_way(&self) -> usize {
         self.requests.under_way()
     }

@@ -17,11 +17,11 @@ use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
 /// Longest mean pause between two polls of a lock that another process holds, if the store sends no
-/// message at the release. So this process detects the release up to one pause later.
+/// message at the release. So this process may detect the release one pause too late.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// Like `LONGEST_POLL`, for a store where processes queue, while the holder is a client that does
-/// not use the queue. That client may take the lock again at once after its release. With pauses of
-/// 50 ms a call waited for up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
+/// Like `LONGEST_POLL`, but for a store with a queue, while the holder is a client that does not
+/// use the queue. That client may take the lock again at once after its release. With pauses of 50
+/// ms a call waited for up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 /// First mean pause between two polls. The pause doubles with each poll, up to the longest mean
 /// pause.
@@ -32,10 +32,10 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
 /// Mean pause between two polls of a lock while this process has a place in the store's queue. The
-/// store sends a message when it hands the key over. So the pause only matters if that message is
-/// lost, or if the holder is a client that does not know the queue. Even with the longest jitter,
-/// the pause is shorter than [`CLAIM`], the time for which the store reserves the key for a
-/// process.
+/// store sends a message when it reserves the key for this process. So the pause only matters if
+/// that message is lost, or if the holder is a client that does not know the queue. Even with the
+/// longest jitter, the pause is shorter than [`CLAIM`], the time for which the store reserves the
+/// key for a process.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
@@ -66,7 +66,7 @@ pub(super) struct KeyQueue {
     /// Earliest time at which the head may ask the store.
     ask_at: Instant,
     /// Time until which this process cannot get the key. It is the end of another process's lease,
-    /// as last reported, or of the pause for other clients.
+    /// as last reported, or of the time for which the key is left free.
     held_until: Option<Instant>,
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
@@ -156,9 +156,9 @@ impl KeyQueue {
         self.held_back = waits;
     }
 
-    /// Records that a call asks the store. If `waits`, the store gives this process a place in its
-    /// queue. Returns the number of fences that the store should reserve for the calls queued
-    /// behind this call.
+    /// Records that a call asks the store. If `waits` is true, the store may give this process a
+    /// place in its queue. Returns the number of fences that the store should reserve for the calls
+    /// queued behind this call.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
         // A place from an earlier request remains until the store reports otherwise.
         self.place = if waits || self.place != Place::None {
@@ -344,8 +344,8 @@ impl KeyQueue {
 
     /// Records that no call of this process holds the key. The head may ask at once, unless the key
     /// is left free for other clients. A store without a queue does not report whether another
-    /// process waits. There the head waits for `STAND_BACK` after long use, so that a waiting
-    /// process can find the key free.
+    /// process waits. At such a store, after long use, the head waits for `STAND_BACK`, so that a
+    /// waiting process can find the key free.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,
@@ -395,8 +395,8 @@ impl KeyQueue {
         now < self.free_until
     }
 
-    /// Returns how long another process will hold the key, as far as known, or how long the key is
-    /// left free for other clients.
+    /// Returns the remaining time in which this process cannot get the key, if known. Another
+    /// process holds the key, or the key is left free for other clients.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.since(now);
         (!left.is_zero()).then_some(left)
@@ -433,7 +433,7 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has reserved the key for this process. An earlier request may still be answered
-    /// with "held".
+    /// The store has reserved the key for this process. The answer to an earlier request may still
+    /// report the key as held.
     Called,
 }

@@ -1,12 +1,13 @@
 //! Releasing a lock, and removing a lock that the store may grant to an abandoned call.
 //!
-//! A removal is final if the outcomes of all acquires of its token are known, or if it followed
-//! them on the same connection. Otherwise the engine repeats the removal until the key would have
-//! expired anyway, because the server may carry out an unanswered acquire later. In a test, clients
-//! sent 100 requests, timed out and closed their sockets. The server carried out all 100.
+//! A removal is final if it reached the server after all acquires of its token, on the same
+//! connection. It is also final if the outcomes of these acquires are known. Otherwise the engine
+//! repeats the removal until the key would have expired anyway, because the server may carry out an
+//! unanswered acquire later. In a test, clients sent 100 requests, timed out and closed their
+//! sockets. The server still carried out all 100.
 //!
-//! A removal that finds the key gone reports a lost lease ([`Removal::Gone`]). It does not if the
-//! key may have expired, or if another request of the same ticket may have removed it.
+//! If a removal finds the key gone, the core reports a lost lease ([`Removal::Gone`]). It does not
+//! if the key may have expired, or if another try may have removed the key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ use crate::store::kept::Record;
 use crate::store::{Failure, Give, GiveKind, Op, Reply};
 
 impl Core {
-    /// Releases a held lock. If `keep` is set, the key stays taken for that time. The answer is
-    /// `Released`.
+    /// Releases a held lock. If `keep` is set, the key of an exclusive lock stays taken for that
+    /// time. The answer is `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
             // Includes `Lost`: the caller is notified of a loss before the lease ends. A body that
@@ -123,8 +124,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // The time is counted from the release, so that a repeated removal does not keep the key
-        // longer than the first one.
+        // `keep` is the time left until a fixed end. So a repeated try does not keep the key longer
+        // than the first try.
         let keep = ticket.keep(now);
         let attempt = ticket.acquire().terms.attempt();
         let patience = attempt.max(FIRST_RETRY).min(io_timeout);

@@ -92,8 +92,8 @@ impl Core {
                 let Some(ticket) = self.tickets.get(*id) else {
                     continue;
                 };
-                // The lock was released after its renewal became due, so there is no lease to
-                // renew.
+                // The lock was released or lost after its renewal became due, so there is no lease
+                // to renew.
                 let Some(lease) = ticket.lease() else {
                     continue;
                 };
@@ -160,8 +160,8 @@ impl Core {
     }
 
     /// Applies the answer to a batch. `kept` has an item for each lease: true if the store renewed
-    /// it, false if it is lost, none if the outcome is unknown. Afterwards each lease has its own
-    /// timer again.
+    /// it, false if it is lost, none if the outcome is unknown. A missing item counts as none.
+    /// Afterwards each lease has its own timer again.
     fn renewals_answered(
         &mut self,
         tickets: &[TicketId],
@@ -192,7 +192,7 @@ impl Core {
     ) {
         match kept {
             Some(true) => self.renewed.kept += 1,
-            // The lease was over already, so this answer is no further loss.
+            // The lease had already ended, so this answer does not count as another loss.
             Some(false) if self.tickets.get(id).and_then(Ticket::lease).is_none() => {}
             Some(false) => self.renewed.lost += 1,
             None => self.renewed.unknown += 1,
@@ -245,17 +245,18 @@ impl Core {
         let pause = if hurries || seeded!(self, RetriedTogether) {
             Duration::ZERO
         } else {
-            // Retries even after an error that only an operator can fix, because that may happen
-            // before the lease ends. Each lease has a different pause, so the retries are separate
-            // requests. If one lease made the store refuse the whole batch, the other leases are
-            // renewed this way.
+            // Retries even after an error that only an operator can fix, because the operator may
+            // fix it before the lease ends. Each lease has a different pause, so the retries are
+            // separate requests. If one lease made the store refuse the whole batch, the other
+            // leases are renewed this way.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);
         self.arm(id);
     }
 
-    /// Ends every lease on `key`. Only a test kit uses this, to simulate a store that lost the key.
+    /// Ends every lease on `key`. Only `leasehold::testing` uses this, to simulate a store that has
+    /// lost the key.
     pub(crate) fn key_lost(&mut self, key: &FullKey, now: Instant) {
         let held = self.tickets.iter().filter(|(_, ticket)| {
             let acquire = ticket.acquire();

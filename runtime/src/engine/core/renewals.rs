@@ -83,7 +83,7 @@ impl Renewals {
         self.unanswered.pop_first().map(|(_, op)| op)
     }
 
-    /// Returns the batches with a check at or before `due`.
+    /// Returns the unanswered batches that the core checks at or before `due`.
     #[cfg(test)]
     pub(super) fn checked_by(&self, due: Instant) -> impl Iterator<Item = OpId> {
         let checked = self.unanswered.iter().take_while(move |(at, _)| *at <= due);

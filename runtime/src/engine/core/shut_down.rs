@@ -10,9 +10,10 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 
 impl Core {
-    /// Refuses new and waiting acquires. Reports when all locks are released, or after `limit`. A
-    /// second shutdown does not replace the first: each has a limit and a report, which counts the
-    /// releases since the first shutdown began.
+    /// Refuses new and waiting acquires. Signals the report of this shutdown, with its `number`,
+    /// when all locks are released, at the latest after `limit`. A second shutdown does not replace
+    /// the first: each has a limit and a report, which counts the releases since the first shutdown
+    /// began.
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();
         drain.add(number, now + limit);

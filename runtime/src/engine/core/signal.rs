@@ -67,7 +67,8 @@ pub(crate) enum Signal {
     TakenAway(TicketId),
     /// The lease is lost.
     Lost(TicketId),
-    /// The lock was handed over to this ticket, and keeps this token.
+    /// The lock was handed over to this ticket. The key still has `token`, the token of the
+    /// previous call.
     Inherited { ticket: TicketId, token: Token },
     /// The lock was not taken, because this kept result answers the call.
     Recalled(TicketId, Arc<Kept>),
@@ -76,7 +77,8 @@ pub(crate) enum Signal {
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),
-    /// The request for all locks of a call took none. The call may acquire its locks individually.
+    /// A call for several locks got none of them by one request, or that request was not sent. The
+    /// call may acquire its locks individually.
     Apart(TicketId),
     /// A release has ended, or the caller has waited long enough for it. If no caller waits, the
     /// core sends this signal only for [`Removal::Gone`].
@@ -127,7 +129,8 @@ pub(crate) struct Renewed {
 /// Largest capacity of a list kept for reuse, so that a burst does not occupy memory forever.
 const KEPT: usize = 1024;
 
-/// Replaces an empty list with the empty list `space`, to reuse its memory.
+/// Replaces `list` with `space` to reuse the memory of `space`, if both are empty and `space` is
+/// not too large.
 pub(super) fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
     if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
         *list = space;

@@ -1,7 +1,7 @@
 //! Limits on how long this process may hand a key over among its own calls.
 //!
 //! Each hand-over uses one of the fences that the store reserved with the grant. Once another
-//! process waits, the number and the time of further hand-overs are bounded, too.
+//! process waits, the number of further hand-overs and the time for them are limited, too.
 
 use std::time::Duration;
 

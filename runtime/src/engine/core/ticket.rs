@@ -51,7 +51,8 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// Time for which the lock stays taken after a success, if set before the call.
+    /// Time for which the lock stays taken after a success; zero if no time was set before the
+    /// acquire.
     pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
@@ -79,9 +80,9 @@ pub(crate) struct Adoption {
 
 impl Adoption {
     /// Returns the fence of the adopted lock. The store gave `first` and the next `reserved` fences
-    /// to this acquisition, and the handover can only select one of these. If its fence is not one
-    /// of them, the greatest is used. That is safe, because no earlier call can have had a greater
-    /// fence.
+    /// to this acquisition. The result is the fence in the handover if it is one of these,
+    /// otherwise the greatest of these. The greatest is safe, because no earlier call can have had
+    /// a greater fence.
     pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
         let first = first?.get();
         let last = first.saturating_add(reserved.into());

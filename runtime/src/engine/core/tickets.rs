@@ -74,7 +74,7 @@ impl Tickets {
     }
 
     /// Drops the outdated timers once they are the majority. Otherwise each would stay until its
-    /// due time. Many calls may wait for an hour but get their lock at once, so their timers would
+    /// due time. Many calls have a long `wait` but get their lock at once, so outdated timers would
     /// pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() <= 2 * self.by_id.len() + STALE_TIMERS {

@@ -1,5 +1,5 @@
-//! Alarms for waits that the core does not time. For example, a nested call waits until it may
-//! enter the lock of its enclosing call. An alarm wakes its caller when the waiting time is over.
+//! Alarms for waits with a time limit that the core does not watch. One example is a nested call
+//! that waits to enter the lock of its enclosing call. An alarm wakes its caller at the time limit.
 //!
 //! The engine provides these timers, because a caller may run on an executor without timers.
 
@@ -15,8 +15,8 @@ use crate::base::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BinaryHeap<Reverse<Alarm>>,
-    /// Number of alarms left after the last sweep, by which the next one is planned. A sweep
-    /// removes the alarms of dropped callers.
+    /// Number of alarms left after the last sweep, which removed the alarms of dropped callers. The
+    /// next sweep starts at twice this number plus [`SWEEP_EVERY`].
     swept: usize,
 }
 
@@ -30,8 +30,8 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Sets an alarm. Returns alarms of dropped callers. They must be dropped without the engine's
-    /// mutex, because this drops a waker, which runs the program's code.
+    /// Sets an alarm. May also return alarms of dropped callers. Drop them only after the engine's
+    /// mutex is released: this drops the callers' wakers, which run the program's code.
     pub(super) fn set(
         &mut self,
         at: Instant,

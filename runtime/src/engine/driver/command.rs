@@ -32,7 +32,7 @@ pub(crate) enum Command {
         /// Time for which the key stays at the store after the release.
         keep: Option<Duration>,
     },
-    /// Releases a lock, and keeps a result at the store.
+    /// Releases a lock, and stores the call's result for later `replay` calls.
     ReleaseWith {
         id: TicketId,
         keep: Option<Duration>,
@@ -44,15 +44,15 @@ pub(crate) enum Command {
         keep: Option<Duration>,
     },
     Abandon(TicketId),
-    /// Keeps the locks at the store at least until this time, even if the call is dropped.
+    /// Keeps the locks taken at the store until `until` or longer, even if the call is dropped.
     KeepUntil {
         ids: Vec<TicketId>,
         until: Instant,
     },
     Downgrade(TicketId),
-    /// Forgets a held lock, which another process may adopt.
+    /// Forgets a held lock, but leaves it at the store, where another process may adopt it.
     GiveAway(TicketId),
-    /// Adopts a given-away lock.
+    /// Adopts a lock that another process has given away.
     Adopt {
         id: TicketId,
         acquire: Acquire,
@@ -68,7 +68,7 @@ pub(crate) enum Command {
         key: FullKey,
         reply: oneshot::Sender<Result<bool, LockError>>,
     },
-    /// Wakes a caller at this time, to end its wait.
+    /// Wakes a caller at `at`, because its waiting time is over.
     Wake {
         at: Instant,
         caller: oneshot::Sender<()>,
@@ -79,7 +79,8 @@ pub(crate) enum Command {
     },
     /// A listener has ended.
     ListenerEnded(ListenerId),
-    /// This listener is polled by a thread that must not take the engine's mutex.
+    /// Removes a listener that was polled by a low-priority thread. Such a thread must not take the
+    /// engine's mutex.
     ListenerOutranked(ListenerId),
     /// A caller's runtime could not start a listener.
     ListenerUnable,

@@ -1,7 +1,7 @@
 //! Commands from threads that must not take the engine's mutex. The keeper executes them.
 //!
-//! A thread with a lower [`priority`] than the keeper puts its commands into this list. Its task
-//! may then move to a thread with normal priority, and the task's later commands must not overtake
+//! A thread with a lower [`priority`] than the keeper puts its commands into this list. The task on
+//! this thread may then move to a thread with normal priority. Its later commands must not overtake
 //! the deferred ones. So a thread that takes the engine's mutex for a command executes all deferred
 //! commands first. Commands are removed from the list only under the mutex.
 //!
@@ -16,8 +16,8 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// True if there are commands. After a task has deferred a command, it reads `true` on every
-    /// thread until the command is taken.
+    /// True if the list has commands. A task that has deferred a command reads `true`, even on
+    /// another thread, until the command is taken.
     any: AtomicBool,
 }
 
@@ -43,8 +43,8 @@ impl Deferred {
         true
     }
 
-    /// Locks the list, if there are commands. This may wait for a low-priority thread that adds a
-    /// command. So the keeper and threads with the engine's mutex must not call this.
+    /// Locks the list, if it has commands. This may block while a low-priority thread adds a
+    /// command. So the keeper, and threads with the engine's mutex, must not call this.
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
         let any = self.any.load(Ordering::SeqCst);
         any.then(|| {
@@ -56,8 +56,8 @@ impl Deferred {
     }
 
     /// Takes the commands. The caller must execute them at once, under the engine's mutex. Takes
-    /// none while another thread has locked the list: that thread executes the commands, or wakes
-    /// the keeper later.
+    /// none while another thread has locked the list. That thread either executes the commands, or
+    /// wakes the keeper after it has added one.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();

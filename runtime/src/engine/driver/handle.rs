@@ -35,8 +35,9 @@ impl Engine {
         }
     }
 
-    /// Sets the test kit that observes the engine. Must be called before the first command: it
-    /// takes the mutex even on a low-priority thread, which would delay renewals of held locks.
+    /// Sets the test kit that observes the engine. Must be called before the first command. It
+    /// takes the engine's mutex even on a low-priority thread. Later, this could delay the renewals
+    /// of held locks.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }
@@ -59,8 +60,8 @@ impl Engine {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Executes a command on this thread, or defers it to the keeper if this thread has a lower
-    /// priority.
+    /// Executes a command on this thread. If this thread has a lower priority than the keeper,
+    /// leaves the command to the keeper.
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
         let shared = &self.shared;
         if shared.is_outranked() {

@@ -18,14 +18,16 @@ use crate::store::LockStore;
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     timer: Timer,
-    /// True if the keeper has a dedicated thread. Only then are priorities of threads compared.
+    /// True if the keeper has a dedicated thread. Only then does the engine compare the priorities
+    /// of other threads with the keeper's.
     own_thread: bool,
 }
 
 impl Keeper {
-    /// Must be called in the runtime that the store was connected in. `listeners` is true if there
-    /// may be listeners on callers' runtimes. `own_thread` is true if the keeper has a dedicated
-    /// thread. `name` is the store's URL without its password.
+    /// Creates the keeper, and the pool's handle to the engine. Must be called in the runtime in
+    /// which the store was connected. `listeners` is true if callers' runtimes may run listeners.
+    /// `own_thread` is true if the keeper has a dedicated thread. `name` is the store's URL without
+    /// its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -58,7 +60,7 @@ impl Keeper {
 
     /// Runs until the pool is dropped and all locks are released.
     pub(super) async fn run(mut self) {
-        // The store may have events from before the engine existed.
+        // The first poll reads the store, which may have events from before the engine existed.
         self.shared.store_waker.hand_over();
         poll_fn(|cx| self.poll(cx)).await;
     }

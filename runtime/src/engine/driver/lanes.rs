@@ -1,14 +1,15 @@
 //! Lanes: the store's sockets, and the tasks that wait for answers on them.
 //!
 //! A lane is one of the store's sockets with its listener, a task on a caller's runtime. If a
-//! socket has no listener, the next caller starts a listener on its runtime. Answers are read under
-//! the engine's mutex, so any thread that may take the mutex may read them. A listener can wake
-//! callers of its own runtime without waking another thread.
+//! socket has no listener, the next call starts one on the runtime of its caller. Answers are read
+//! under the engine's mutex, so any thread that may take the mutex may read them. A listener can
+//! wake callers of its own runtime without waking another thread.
 //!
-//! A runtime may be blocked, or end. When it ends, its listener notifies the engine. While requests
-//! are under way, the keeper checks at intervals of [`WATCH`] whether an answer was read. If
-//! answers are unread, the keeper reads them. If that happens twice in a row, the keeper takes
-//! over: for the time of [`PENALTY`] it waits for answers itself, without listeners.
+//! When a runtime ends, its listeners end and notify the engine. If a runtime is blocked, the
+//! keeper detects this: while requests are under way, it checks at intervals of [`WATCH`] whether
+//! an answer was read. If answers are unread, the keeper reads them. After two such checks in a
+//! row, the keeper takes over. For the time of [`PENALTY`], no listener runs, and the keeper waits
+//! for all answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,8 @@ use crate::store::Socket;
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
 /// Interval of the keeper's checks while no request is under way, but the server may send a
-/// message. It may be longer than `WATCH`: after the message that a key is reserved for it, a
-/// process has a second to request the key.
+/// message. It may be longer than `WATCH`. The most urgent message notifies this process that a key
+/// is reserved for it, and the process then has a second to request the key.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
 /// Time in which no new listener starts, after a listener was late or was polled by a low-priority
@@ -51,9 +52,9 @@ pub(super) struct Lanes {
     last: u64,
     /// Time of the keeper's next check, if one is planned.
     watch_at: Option<Instant>,
-    /// Number of answers and messages read before the keeper's last check.
+    /// Number of answers and messages that were read by the end of the keeper's last check.
     seen: u64,
-    /// Number of consecutive checks with unread answers.
+    /// Number of consecutive checks in which the keeper found unread answers.
     late: u32,
 }
 
@@ -87,7 +88,7 @@ impl Waits {
     }
 }
 
-/// Result of a check of the lanes by the keeper.
+/// Result of the keeper's check for late listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
     /// The check is not due, or input was read since the last check, or no input is expected.
@@ -149,8 +150,8 @@ impl Lanes {
         listeners
     }
 
-    /// Records that a listener found input. Returns `false` if the listener was replaced or its
-    /// socket is closed.
+    /// Records that a listener found input. Returns `false` if the engine has removed this
+    /// listener, or its socket is closed.
     pub(super) fn received_by(&self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -167,8 +168,8 @@ impl Lanes {
         }
     }
 
-    /// Removes an ended listener. Returns `true` if the keeper must now wait for answers, `false`
-    /// if the listener had been replaced or its socket closed.
+    /// Removes an ended listener. Returns `true` if the keeper must now wait for answers on the
+    /// socket. Returns `false` if the listener was removed before, or its socket is closed.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -182,9 +183,9 @@ impl Lanes {
         false
     }
 
-    /// Removes a listener that was polled by a low-priority thread, which must not read. No new
-    /// listener starts for the time of [`PENALTY`]. Returns `true` if the keeper must wait for
-    /// answers instead.
+    /// Removes a listener that was polled by a low-priority thread, because such a thread must not
+    /// read. No new listener starts for the time of [`PENALTY`]. Returns `true` if the keeper must
+    /// wait for answers instead.
     pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
         let received = self.end(listener);
         if received {
@@ -202,7 +203,8 @@ impl Lanes {
         self.all.iter().any(|lane| lane.listener.is_some())
     }
 
-    /// Plans the keeper's next check, unless an earlier one is planned or no input is expected.
+    /// Plans the keeper's next check. Does nothing if an earlier check is planned, no input is
+    /// expected, or no socket has a listener.
     pub(super) fn watch_from(&mut self, waits: Waits, now: Instant) {
         let Some(pause) = waits.pause() else {
             return;
@@ -225,8 +227,8 @@ impl Lanes {
         }
         let still = received == self.seen;
         self.seen = received;
-        // Plans one more check after the last answer. If a request is sent before that check, it
-        // need not wake the keeper to plan one.
+        // Plans one more check after the last answer was read. A request that is sent before this
+        // check need not wake the keeper to plan another.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -240,10 +242,11 @@ impl Lanes {
     }
 
     /// Records that the keeper has read all sockets after its check returned
-    /// [`Still`](Watched::Still). `received` is the number of answers and messages read so far.
+    /// [`Still`](Watched::Still). Removes all listeners after [`LATE`] consecutive checks with
+    /// unread answers. `received` is the number of answers and messages read so far.
     pub(super) fn read(&mut self, received: u64, now: Instant) {
         if received == self.seen {
-            // No answer was unread, so the server is slow, and not the listener.
+            // There was no unread answer, so the server is slow and no listener is late.
             self.late = 0;
             return;
         }
@@ -330,8 +333,8 @@ mod tests {
         assert!(!lanes.are_wanted(NOW));
     }
 
-    /// Does a check of the keeper. `come` answers were read before the check, and `lay` answers are
-    /// unread.
+    /// Does a check of the keeper. `come` answers were read since the last check. `lay` answers are
+    /// unread, and the keeper reads them if the check returns `Still`.
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
         let now = lanes.watch_at().expect("it looks");
@@ -348,7 +351,8 @@ mod tests {
         let (mut lanes, wires, [listener, _]) = lanes();
         let mut answers = 0;
         lanes.watch_from(Waits::Answer, NOW);
-        // The server is slow, and the listener is late three times, but never twice in a row.
+        // The server is slow at two checks, the listener is late at three, but never twice in a
+        // row.
         for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
             look(&mut lanes, &mut answers, come, lay);
             assert!(lanes.received_by(listener), "{come} {lay}");
@@ -361,8 +365,8 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener is not replaced although it is late for each of several requests with
-    /// pauses between them.
+    /// The listener is late for each of several requests. Between the requests, the keeper's checks
+    /// end. Fails if the keeper does not take over after [`LATE`] requests.
     #[test]
     fn the_keeper_replaces_a_listener_late_for_each_request() {
         let (mut lanes, _, [listener, _]) = lanes();
@@ -374,7 +378,7 @@ mod tests {
             assert_eq!(lanes.watch(received, Waits::Answer, now), Watched::Still);
             received += 1;
             lanes.read(received, now);
-            // No further request follows until the keeper has ended its checks.
+            // The next request follows only after the keeper's checks have ended.
             while let Some(at) = lanes.watch_at() {
                 now = at;
                 assert_eq!(lanes.watch(received, Waits::Nothing, now), Watched::Well);
@@ -383,7 +387,8 @@ mod tests {
         assert!(!lanes.received_by(listener));
     }
 
-    /// Fails if messages that a late listener has not read wait until the next request.
+    /// No request is under way, but the server may send messages. Fails if the keeper plans no
+    /// check for messages that a late listener has not read.
     #[test]
     fn the_keeper_also_checks_for_messages() {
         let (mut lanes, _, _) = lanes();

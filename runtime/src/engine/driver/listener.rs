@@ -15,19 +15,20 @@ pub(super) fn listen(
     id: ListenerId,
     socket: &Arc<dyn Socket>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    // Created before the first poll, because the runtime may drop the task before that. The `Drop`
-    // of this value then still notifies the engine.
+    // Created before the first poll, because the runtime may drop the task unpolled. The `Drop` of
+    // this value then notifies the engine.
     let listener = Listener {
         shared: Arc::downgrade(shared),
         id,
     };
-    // Weak, because a task that the runtime polls late or never must not keep its connection open.
+    // Weak, so that the connection can close even if the runtime polls this task late or never.
     let socket = Arc::downgrade(socket);
     async move {
         let Some(socket) = socket.upgrade() else {
             return;
         };
-        // `listen` panics if the runtime has no I/O driver. There is no other way to find that out.
+        // `listen` panics if the runtime has no I/O driver. Tokio offers no other way to detect
+        // this.
         let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
         drop(socket);
         let Ok(Ok(mut readiness)) = listening else {
@@ -53,7 +54,7 @@ impl Listener {
             Received::InVain => false,
             Received::One => true,
             Received::Several => {
-                // Lets the woken callers run first. Their requests are then sent together.
+                // Lets the woken callers run first. `gathered` then sends their requests together.
                 tokio::task::yield_now().await;
                 if let Some(shared) = self.shared.upgrade() {
                     shared.gathered();
@@ -76,7 +77,8 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Called when the runtime ends, the socket is gone, or this listener was replaced.
+    /// Notifies the engine that this task has ended. Its runtime has ended or could not start the
+    /// listener, the socket is gone, or the engine has removed the listener.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.listener_ended(self.id);

@@ -10,9 +10,9 @@
 //! A thread with the mutex never blocks, and runs no code of the program. Wake-ups and reports
 //! become [`notifications`], which the thread delivers after it has released the mutex.
 //!
-//! The system may preempt a thread with the mutex, and then all other threads wait. A thread with a
-//! lower [`priority`] than the keeper may then wait seconds for a processor. So it never takes the
-//! mutex: its commands are [`deferred`] to the keeper.
+//! The system may preempt a thread that has the mutex. All other threads then wait for the mutex. A
+//! preempted thread with a lower [`priority`] than the keeper may get no processor for seconds. So
+//! such a thread never takes the mutex: its commands are [`deferred`] to the keeper.
 
 mod alarms;
 pub(crate) mod command;

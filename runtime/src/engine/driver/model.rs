@@ -1,15 +1,15 @@
-//! Models of the lanes (the sockets and their listeners), the keeper and the callers. They are run
-//! by `shuttle`, which tries random schedules of the threads. `scripts/models` runs the models and
-//! prints the number of schedules.
+//! Models of the lanes (the sockets and their listeners), the keeper and the callers. `shuttle`
+//! runs each model many times, in random schedules of its threads. `scripts/models` runs all models
+//! and prints the number of schedules.
 //!
 //! The models use the real code of the engine's state, its mutex, the lanes,
 //! [`store_waker`](super::store_waker) and [`lease_cell`](crate::engine::lease_cell). The keeper's
 //! loop and the callers' code are simplified copies. The server, its socket, the clock and the
 //! runtimes are simulated.
 //!
-//! In some models time stands still. There a lost wake-up ends in a deadlock, which `shuttle`
-//! detects. In the others time passes, and the keeper must read the answers that a blocked runtime
-//! leaves unread.
+//! In some models time stands still. A lost wake-up then ends in a deadlock, which `shuttle`
+//! detects. In the other models time passes. There, the keeper must read the answers that a blocked
+//! runtime leaves unread.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -46,7 +46,7 @@ use self::server::{Server, Store};
 /// Number of schedules that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another number.
 const RUNS: usize = 2_000;
 
-/// A waker that ends the wait of a thread.
+/// A waker that unblocks a waiting thread.
 #[derive(Default)]
 struct Parker {
     woken: Mutex<bool>,
@@ -81,14 +81,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Advances the model's time, which `tokio` has paused.
+/// Advances the model's clock, which is the paused clock of `tokio`.
 fn advance(by: Duration) {
     let advanced = pin!(tokio::time::advance(by));
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Runs the keeper without its timer. With `Time::Passes`, the keeper instead advances the time
-/// while the server has no request.
+/// Runs the keeper's loop without a timer. With `Time::Passes`, a sleep of up to [`WATCH`] only
+/// advances the clock, and only while the server has no request to answer.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(Arc::clone(&parker));
@@ -124,22 +124,23 @@ enum Time {
     Passes,
 }
 
-/// Behavior of the runtimes with listeners.
+/// Behavior of the simulated runtimes, each of which polls one listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// A runtime runs until the end of the model.
     Lasts,
-    /// A runtime sometimes ends. Then the runtime of the next caller gets the listener.
+    /// A runtime sometimes ends. The next caller then starts a new listener on another runtime.
     Ends,
-    /// A runtime is sometimes blocked.
+    /// A runtime sometimes blocks until all calls are done.
     Blocks,
 }
 
-/// The threads that poll the callers' tasks.
+/// Priorities of the threads that poll the callers' tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Callers {
     Usual,
-    /// Some threads have a lower priority than the keeper. A task moves between the threads.
+    /// Each command of a task is sent by a thread of normal or of low priority, at random. A
+    /// low-priority thread defers the command to the keeper.
     Mixed,
 }
 
@@ -152,7 +153,7 @@ struct World {
 }
 
 impl World {
-    /// Does the same as `Engine::send`, with the model's threads as runtimes.
+    /// Sends a command like `Engine::send`, but starts each new listener on a simulated runtime.
     fn send(self: &Arc<Self>, command: Command) {
         let outranked =
             self.callers == Callers::Mixed && shuttle::rand::thread_rng().gen_ratio(1, 2);
@@ -173,7 +174,8 @@ impl World {
         self.runtimes.lock().expect("no thread panics inside")
     }
 
-    /// Acquires and releases a lock, or abandons the call after its command was sent.
+    /// Makes one call, which acquires and releases a lock. One call in four is instead abandoned
+    /// right after its command `Acquire`.
     fn call(self: &Arc<Self>, key: &str) {
         let id = self.engine.next_ticket();
         let cell = self.engine.new_cell(&FullKey::from(key));
@@ -220,7 +222,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
     loop {
         match fate {
             Fate::Ends if random.gen_ratio(1, 3) => return,
-            // Blocks until all calls are done. The calls must not need this runtime.
+            // Blocks until all calls are done. The calls must succeed without this runtime.
             Fate::Blocks if random.gen_ratio(1, 3) => {
                 let mut state = server.state();
                 while !state.over {
@@ -290,7 +292,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     for caller in calling {
         caller.join().expect("no panic");
     }
-    // The engine ends when all locks are released.
+    // After this command, the engine ends as soon as all locks are released.
     world.send(Command::Close);
     keeping.join().expect("no panic");
     let runtimes = mem::take(&mut *world.runtimes());
@@ -345,8 +347,8 @@ fn all_callers_are_woken_with_priorities_and_blocked_listeners() {
     );
 }
 
-/// Fails if a model does not detect one of its seeded bugs. Each bug causes a deadlock or leaves a
-/// key behind.
+/// Fails if a bug seeded into the engine is not detected by its model. Each of these bugs causes a
+/// deadlock, or leaves a key at the server.
 #[test]
 fn the_models_detect_their_seeded_bugs() {
     const LASTS: &str = "all_callers_are_woken_if_a_listener_reads";

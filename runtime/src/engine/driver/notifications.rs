@@ -16,11 +16,11 @@ use crate::store::LockStore;
 /// Sender to the caller that waits for the removal of a kept result.
 pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 
-/// Wakers to call, and reports to send.
+/// Wakers to call or drop, and answers to send to callers.
 #[derive(Default)]
 pub(super) struct Notifications {
     pub(super) wakers: OneOrMany<Parting>,
-    /// Lease cells of ended leases. Several tasks may wait for the end of each.
+    /// Lease cells of ended leases. Several tasks may wait for the end of one lease.
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,

@@ -20,10 +20,10 @@ pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Returns the keys that the kit's store has lost since this method was last called.
     fn take_lost_keys(&self) -> Vec<FullKey>;
 
-    /// Called with zero before the first poll of the body of `ticket`, and after each pending poll
-    /// with the number of polls so far. Also called after the last poll of a blocking body or a
-    /// leader's body, whose value is refused after a loss. Returns true if the lock must be taken
-    /// away now. The kit's store takes it away when the engine next polls this store.
+    /// Called before the first poll of a body, and after each pending poll. Also called after the
+    /// last poll of a blocking body or a leader's body: if the lock is lost by then, the call
+    /// fails. `polls` is the number of polls so far. Returns true if the kit's store must take the
+    /// lock away. The store does so when the engine next polls it.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 

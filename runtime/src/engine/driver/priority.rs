@@ -1,7 +1,7 @@
 //! Comparison of a thread's nice value with that of the keeper.
 //!
-//! A thread with a higher nice value may wait seconds for a processor while other threads are busy.
-//! If it had the engine's mutex during this time, no lease would be renewed. So a thread with a
+//! A thread with a high nice value may wait seconds for a processor while other threads are busy.
+//! If it had the engine's mutex during this time, no thread could renew a lease. So a thread with a
 //! higher nice value than the keeper never takes that mutex: see [`deferred`].
 //!
 //! [`deferred`]: super::deferred
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The nice value of the keeper's thread.
 pub(super) struct KeptPriority(AtomicI32);
 
-/// Value if the keeper has no dedicated thread, or if the nice value of its thread is unknown.
+/// Value of [`KeptPriority`] if the keeper has no dedicated thread, or if the nice value of its
+/// thread is unknown.
 const NONE: i32 = i32::MAX;
 
 thread_local! {
@@ -40,8 +41,8 @@ impl KeptPriority {
     }
 }
 
-/// Returns the nice value of the current thread. None on systems other than Linux, where a nice
-/// value applies to the whole process.
+/// Returns the nice value of the current thread. Returns none on systems other than Linux: there, a
+/// nice value applies to the whole process.
 fn nice() -> Option<i32> {
     #[cfg(target_os = "linux")]
     return rustix::process::getpriority_process(None).ok();

@@ -45,9 +45,8 @@ impl Shared {
     /// Executes a caller's command, unless the engine has stopped. If a socket has no listener and
     /// `runtime` returns a runtime, returns this runtime and new listeners for it.
     ///
-    /// The caller spawns the listeners after this call, without the mutex. Otherwise a runtime in
-    /// its shutdown could drop the spawned listener at once, and a dropped listener takes the
-    /// mutex.
+    /// The caller must spawn the listeners after this function has released the mutex. A runtime in
+    /// its shutdown may drop a spawned listener at once, and the listener's `Drop` takes the mutex.
     pub(super) fn execute<R>(
         &self,
         command: Command,
@@ -68,8 +67,8 @@ impl Shared {
         Ok(listeners.flatten())
     }
 
-    /// Executes `commands`. If the engine panics, it stops, and the calls of the remaining commands
-    /// are notified.
+    /// Executes `commands`. If one of them makes the engine panic, stops the engine and notifies
+    /// the calls of the remaining commands.
     fn execute_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
         let done = self.guarded(state, |state| state.execute(&mut commands));
         if done.is_none() {
@@ -78,7 +77,8 @@ impl Shared {
         }
     }
 
-    /// True if the current thread must not take the mutex.
+    /// True if the current thread must not take the mutex, because it has a lower priority than the
+    /// keeper.
     pub(super) fn is_outranked(&self) -> bool {
         self.priority.outranks_this_thread()
     }
@@ -116,7 +116,8 @@ impl Shared {
     /// Reads and handles the answers that a listener found on its socket.
     pub(super) fn receive(&self, listener: ListenerId) -> Received {
         if self.is_outranked() {
-            // This thread must not read, so its runtime gets no listener for a while.
+            // This low-priority thread must not read. The command removes the listener, and no new
+            // listener starts for a while.
             self.send(Command::ListenerOutranked(listener));
             return Received::InVain;
         }
@@ -178,7 +179,7 @@ impl Shared {
     /// Stops the engine, so that no call waits for it forever. Called when the keeper is dropped:
     /// at its end, at the end of its runtime, or after a panic.
     pub(super) fn stop(&self) {
-        // The list of deferred commands must be locked before the mutex, as in `execute`.
+        // Locks the list of deferred commands before the mutex, in the same order as `execute`.
         let deferred = self.deferred.close();
         let mut state = self.lock();
         self.stopped.store(true, Ordering::SeqCst);

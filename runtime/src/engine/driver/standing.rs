@@ -21,7 +21,8 @@ impl Standing {
         }
     }
 
-    /// Records that the store can be reached, or cannot (`away`), and logs each change.
+    /// Records the reachability of the store, and logs each change. `away` is true if the store
+    /// cannot be reached.
     pub(super) fn is_away(&mut self, away: bool) {
         if away == self.away {
             return;

@@ -57,12 +57,12 @@ const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// this limit, a caller could work for other callers without end.
 const MOST_ROUNDS: usize = 16;
 
-/// Number of collected requests at which the engine sends them. They fill two scripts, one of
-/// releases and one of acquires, so a larger batch would not be cheaper.
+/// Number of collected requests at which the engine sends them. On Redis, they fill two scripts,
+/// one of releases and one of acquires. A larger batch would not be cheaper.
 const FULL: usize = 64;
 
-/// Largest capacity, in events, of a list kept for reuse, so that a burst does not occupy memory
-/// forever.
+/// Largest capacity, in events, that the list of events keeps after a burst, so that the burst does
+/// not occupy memory forever.
 const KEPT: usize = 1024;
 
 /// Result of a listener's read.
@@ -81,8 +81,8 @@ pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
-    /// Last time read from the clock under the mutex. Leases are counted from this time. Their
-    /// requests are sent after it, so no deadline is too late.
+    /// Last time read from the clock under the mutex. A lease is counted from this time, and its
+    /// request is sent later. So no deadline is too late.
     now: Instant,
     events: Vec<StoreEvent>,
     cells: IdMap<TicketId, Arc<LeaseCell>>,
@@ -117,8 +117,9 @@ enum Life {
 }
 
 impl EngineState {
-    /// Must be called in the runtime that the store was connected in. `listeners` is true if there
-    /// may be listeners on callers' runtimes. `name` is the store's URL without its password.
+    /// Creates the state. Must be called in the runtime in which the store was connected.
+    /// `listeners` is true if callers' runtimes may run listeners. `name` is the store's URL
+    /// without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -188,7 +189,8 @@ impl EngineState {
         self.apply_signals();
     }
 
-    /// True if requests may be sent: few batches are under way, or enough requests are collected.
+    /// True if the collected requests may be sent: at least [`FULL`] are collected, or [`Traffic`]
+    /// does not delay them.
     fn may_send(&self, now: Instant) -> bool {
         FULL <= self.core.to_send() || self.traffic.may_send(now)
     }
@@ -225,8 +227,8 @@ impl EngineState {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // `began`, and not the current time: a lease that became due only since `began` may be
-        // extended by an unread answer.
+        // Uses `began` instead of the current time: an answer that is still unread may extend a
+        // lease that has become due since `began`.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
@@ -235,8 +237,8 @@ impl EngineState {
             self.drive(true);
         }
         self.apply_signals();
-        // The answers to these requests may go to a listener, so the keeper must check for a late
-        // one.
+        // A listener may have to read the answers to these requests, so the keeper plans its next
+        // check for late listeners.
         self.read_clock();
         self.lanes.watch_from(self.waits(), self.now);
     }
@@ -252,9 +254,9 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock, after a thread has taken the mutex and after it has read answers. More
-    /// readings would be expensive: one takes a fiftieth of the time of a call. A test clock can be
-    /// read only in its runtime.
+    /// Reads the clock. Called after a thread has taken the mutex, and after it has read answers.
+    /// More frequent readings would be expensive: one takes a fiftieth of the time of a call. A
+    /// test clock can be read only in its runtime.
     fn read_clock(&mut self) -> Instant {
         self.now = match self.clock {
             Clock::System => self.clock.now(),
@@ -318,8 +320,8 @@ impl EngineState {
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
             loop {
-                // Forgets earlier calls of the waker before each poll, because the poll handles
-                // them.
+                // Forgets earlier calls of the waker before each poll, because this poll takes the
+                // events for which the store called it.
                 store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),

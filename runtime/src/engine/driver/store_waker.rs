@@ -68,11 +68,11 @@ impl StoreWaker {
         self.wake_keeper();
     }
 
-    /// Wakes the keeper to execute deferred commands and due work.
+    /// Wakes the keeper, unless it was already woken since it last registered its waker.
     pub(super) fn wake_keeper(&self) {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken, so that the keeper is woken only once. Waking a thread that is already awake costs
-        // a system call, too.
+        // Takes the waker, so that the keeper is woken only once. Even waking a thread that is
+        // already awake costs a system call.
         let keeper = mem::take(&mut *registered);
         // Releases the mutex before the wake-up, so that no thread has to wait if the system
         // preempts this thread during the wake-up.

@@ -14,9 +14,10 @@ use crate::store::Connecting;
 /// The place where an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A dedicated thread with its own runtime. There the watchdog can renew while the program's
-    /// worker threads are blocked. Its renewals were 0.1 ms late in a measurement, and 2.4 s late
-    /// on a blocked runtime. The keeper also releases locks after the end of the program's runtime.
+    /// A dedicated thread with its own runtime. On it, the keeper renews leases even while the
+    /// program's worker threads are blocked. In a measurement, its renewals were 0.1 ms late, but
+    /// 2.4 s late on a blocked runtime. The keeper also releases locks after the end of the
+    /// program's runtime.
     Thread,
     /// A task in the runtime that connects the pool. For tests with paused time.
     CurrentRuntime,
@@ -59,7 +60,7 @@ async fn start_thread(
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {
-                // An error means that the caller has stopped waiting.
+                // `send` fails only if the caller has stopped waiting.
                 let _ = started.send(Err(no_thread(&error)));
                 return;
             }

@@ -37,8 +37,8 @@ impl Timer {
     /// pool's clock.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // A timer that is set to an earlier time stays as it is. To move it would cost more than
-        // the one needless wake-up that it causes.
+        // If the timer is set to an earlier time, it stays as it is. Moving the timer would cost
+        // more than its one needless wake-up.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }

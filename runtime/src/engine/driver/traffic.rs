@@ -1,10 +1,10 @@
 //! The unanswered batches of requests, and the times at which further requests may be sent.
 //!
-//! Requests sent together are one script, which costs the server less than one script for each
-//! request. So the engine collects requests while [`MOST`] batches are unanswered. It sends them
-//! when one of these batches is answered, and at the latest [`WATCH`] after the older batch was
-//! sent. [`MOST`] is two: with one batch at a time, a server across a network would idle for half
-//! of each round trip.
+//! Requests sent together cost the server less: on Redis, for example, they share a script. So the
+//! engine collects requests while [`MOST`] batches are unanswered. It sends them when one of these
+//! batches is answered, and at the latest [`WATCH`] after the older batch was sent. [`MOST`] is
+//! two: with one batch at a time, a server across a network would be idle while an answer and the
+//! next batch travel.
 //!
 //! Callers that a listener wakes at the same time send their next commands a moment later, each
 //! from a separate task. So the engine also collects requests until those tasks have run and the
@@ -22,8 +22,8 @@ use crate::store::{OpId, Request};
 const MOST: usize = 2;
 
 /// Time for which requests are collected after several callers were woken. The first command after
-/// this time sends them. There is no timer for it: without a command, the listener or the keeper
-/// sends the requests later.
+/// this time sends them. No timer is set for the end of this time: without a command, the listener
+/// or the keeper sends the requests later.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
@@ -109,8 +109,8 @@ impl Traffic {
         self.gathers_until = None;
     }
 
-    /// Lets further requests be sent without waiting for answers, because the server has not
-    /// answered for a long time.
+    /// Lets further requests be sent without waiting for the unanswered batches, because no answer
+    /// was read between two checks of the keeper.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -146,12 +146,12 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // This answer comes late: `stalls` has removed its batch.
+        // A late answer does no harm: `stalls` has already removed its batch.
         traffic.answered(OpId(3));
     }
 
-    /// Fails if requests wait longer than [`WATCH`] for unanswered batches, such as those to a
-    /// hanging node.
+    /// Two batches get no answer, for example because a node hangs. Fails if further requests wait
+    /// longer than [`WATCH`] for the older one.
     #[test]
     fn unanswered_batches_delay_requests_only_briefly() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);

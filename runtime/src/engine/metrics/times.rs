@@ -54,8 +54,8 @@ impl Times {
         }
     }
 
-    /// Records the answer to a request. A request refused for lack of a connection was not `sent`,
-    /// so it has no time.
+    /// Records the answer to a request. If `sent` is false, the request was refused for lack of a
+    /// connection, and its time is not measured.
     pub(in crate::engine) fn answered(&mut self, id: OpId, now: Instant, sent: bool) {
         let index = id.0.checked_sub(self.first);
         let index = index.and_then(|index| usize::try_from(index).ok());
@@ -76,8 +76,7 @@ impl Times {
     }
 }
 
-/// If this pool has reported its store as away, takes the report back, because a dropped pool no
-/// longer counts.
+/// Removes a dropped pool from the meter's count of pools that cannot reach the store.
 impl Drop for Times {
     fn drop(&mut self) {
         if self.away {
@@ -86,7 +85,7 @@ impl Drop for Times {
     }
 }
 
-/// Returns the kind of request under which its time is reported.
+/// Returns the kind under which the metrics report the time of a request.
 fn kind(op: &Op) -> Kind {
     match op {
         Op::Take(_) | Op::TakeAll { .. } | Op::Adopt { .. } => Kind::Acquire,
@@ -102,7 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the memory for the requests of an outage is never freed.
+    /// Requests pile up behind one without an answer, as in an outage. Fails if the memory of their
+    /// list is not freed after the outage.
     #[test]
     fn memory_used_in_an_outage_is_returned() {
         let mut times = Times::of("memory://room");

@@ -11,7 +11,7 @@ use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Reply, Take};
 
 impl World {
-    /// Lets a call request all keys of the simulation.
+    /// Starts a call that requests all keys of the simulation with one request.
     pub(super) fn call_for_all(&mut self, node: usize) {
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
@@ -74,7 +74,7 @@ impl World {
         self.may_drop(node, mates);
     }
 
-    /// Drops one call in six, at any stage.
+    /// Ends one call in six at a random time, even while it still waits for its locks.
     fn may_drop(&mut self, node: usize, mates: Vec<TicketId>) {
         if self.random.one_in(6) {
             let at = self.now + self.random.millis(0, 400);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Takes all keys or, if another token holds one of them, none.
+    /// Takes all keys at the server, or none if another token holds one of them.
     pub(super) fn serve_all(
         &mut self,
         node: usize,

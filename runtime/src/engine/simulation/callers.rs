@@ -60,7 +60,8 @@ impl World {
         self.begin(node, acquire);
     }
 
-    /// Lets a caller request a lock. One caller in six is dropped at a random time.
+    /// Lets a caller request a lock. One caller in six ends at a random time, even while it still
+    /// waits.
     fn begin(&mut self, node: usize, acquire: Acquire) {
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -87,7 +88,7 @@ impl World {
         node_state.callers.insert(id, caller);
         node_state.core.acquire(id, acquire, self.now);
         if self.random.one_in(6) {
-            // The call's future is dropped, at any stage.
+            // The call gives up waiting, or ends its work early.
             let at = self.now + self.random.millis(0, 400);
             self.at(at, Happening::End(node, id));
         }
@@ -223,8 +224,8 @@ impl World {
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.keep_min_hold(node, ticket);
-        // Not checked if an operator has already deleted this lock, because another call may then
-        // have the key.
+        // Skips the check if an operator has deleted this lock, because another call may then have
+        // the key.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);
         }

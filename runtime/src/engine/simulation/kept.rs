@@ -55,8 +55,8 @@ impl World {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
-        // A core does not leave a kept key free for other clients. Its unbroken use of the key
-        // begins again after the kept time.
+        // Ends the core's unbroken use of the key, because a core does not leave a kept key free
+        // for other clients. A new use begins after the kept time.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));
         self.outcome.kept += 1;

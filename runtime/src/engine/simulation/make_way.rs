@@ -35,8 +35,8 @@ impl World {
             return;
         };
         let name = (node, caller.key.clone());
-        // A grant to this node ends the unbroken use by other nodes. A core counts only the use by
-        // its own process.
+        // A grant to this node ends the unbroken use by other nodes, because a core counts only the
+        // use by its own process.
         self.uses
             .retain(|(user, key), _| *user == node || *key != name.1);
         if caller.reads {

@@ -1,8 +1,8 @@
 //! A simulation of several cores and one server, with simulated time, and a network that delays and
 //! loses messages and cuts connections.
 //!
-//! A run depends only on its seed: it reads no clock and opens no socket. If a seed fails, the test
-//! prints it; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
+//! A run depends only on its seed: it reads no clock and opens no socket. The test prints a failing
+//! seed. To run that seed alone, use `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
 
 mod acquire_all;
 mod callers;
@@ -45,7 +45,8 @@ fn on_all_processors<'env, I: Sync, T: Send>(
     })
 }
 
-/// Runs 1,000 seeds, or as many as `LEASEHOLD_SEEDS` specifies.
+/// Fails if a seed leads to a violation, or if some events are too rare. Runs 1,000 seeds, or as
+/// many as `LEASEHOLD_SEEDS` specifies.
 #[test]
 fn the_simulation_holds_for_all_seeds() {
     let count = number("LEASEHOLD_SEEDS").unwrap_or(1_000);

@@ -27,8 +27,8 @@ impl World {
         }
         let mut request = request;
         if let Op::Give(Give { after, .. }) = &mut request.op {
-            // Removes from `after` the acquires sent on this connection, because the server carries
-            // them out before the removal. It may carry out the others after the removal.
+            // Removes from `after` the acquires sent on this connection, because the server
+            // executes them before this release. It may execute the others after this release.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
         }
@@ -63,8 +63,8 @@ impl World {
         );
     }
 
-    /// Publishes a message to a process. Returns true if the process is connected. Even then the
-    /// message can be lost.
+    /// Publishes a message to a process. Returns true if the process is connected, even if the
+    /// message is lost.
     pub(super) fn publish(&mut self, node: usize, message: Message) -> bool {
         let delay = self.delay();
         let now = self.now;

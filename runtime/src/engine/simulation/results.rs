@@ -1,5 +1,5 @@
-//! Results that the server keeps for `replay` calls, and the checks that no body runs although a
-//! kept result answers its call.
+//! Results that the server keeps for `replay` calls. Also checks that no body runs if a kept result
+//! should have answered its call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ impl World {
         })
     }
 
-    /// Picks one of two calling functions, each of which keeps its own results for a key.
+    /// Picks the function that makes the next call. The server keeps results separately for each
+    /// function.
     pub(super) fn function(&mut self, replay: Option<Replay>) -> &'static str {
         match replay {
             Some(_) if self.random.one_in(4) => "another",

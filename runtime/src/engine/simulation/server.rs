@@ -67,8 +67,8 @@ impl World {
         }
     }
 
-    /// Hands a free key over to the first process in its queue, unless that process is `node`,
-    /// which sends this request.
+    /// Hands a free key over to the first process in its queue. Does nothing if that process is
+    /// `node`, whose request the server handles now.
     pub(super) fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// Notifies a process that it may get a share. A process that does not listen loses its place
+    /// Notifies a process that it may get a share. A process without a connection loses its place
     /// in the queue.
     fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
@@ -301,8 +301,8 @@ impl World {
         self.publish(holder, Message::Wanted(key.clone()));
     }
 
-    /// Hands a free key over to the first process in its queue, unless that process is `asks`,
-    /// which sends this request. Returns true if the key was handed over.
+    /// Hands a free key over to the first process in its queue, and returns true. Returns false if
+    /// there is none, or if it is `asks`, whose request the server handles now.
     pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {

@@ -22,8 +22,8 @@ pub(super) const CORES: usize = 3;
 pub(super) const KEYS: u64 = 2;
 pub(super) const CALLS: u64 = 40;
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
-/// A ttl of 1,000 ms lasts 991 ms at the server, because its clock runs faster than the processes'
-/// clock. The difference is slightly less than the drift that leases allow for.
+/// A ttl of 1,000 ms lasts 991 ms at the server, because the server's clock runs faster than the
+/// processes' clock. The difference is slightly less than the drift that leases allow for.
 pub(super) const SERVER_TTL_PER_MILLE: u32 = 991;
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const MAKE_WAY_AFTER: Duration = Duration::from_millis(150);
@@ -43,7 +43,7 @@ pub(super) struct Outcome {
     pub(super) ways: usize,
     /// Calls that requested all their locks at once and got them.
     pub(super) all_at_once: usize,
-    /// Locks whose call would now have to request each lock individually.
+    /// Tickets of calls that would now have to request each lock individually.
     pub(super) individually: usize,
     /// Locks kept after the end of the body.
     pub(super) kept: usize,
@@ -190,10 +190,10 @@ pub(super) struct Node {
     pub(super) open: BTreeMap<OpId, Request>,
     /// Acquires without an answer, each with the generation (the number) of its connection.
     pub(super) acquires: HashMap<OpId, u64>,
-    /// Arrival of the last message to the server. A later message on the same connection must not
-    /// arrive earlier.
+    /// Time at which the last message arrives at the server. A later message on the same connection
+    /// must not arrive earlier.
     pub(super) to_server: Instant,
-    /// Arrival of the last message to the core, which later messages must not overtake.
+    /// Time at which the last message arrives at the core. Later messages must not overtake it.
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
     pub(super) callers: BTreeMap<TicketId, Caller>,
@@ -227,7 +227,7 @@ pub(super) struct World {
     pub(super) last_result: u64,
     /// True if this run has calls with `replay`.
     pub(super) replays: bool,
-    /// True if nearly all calls of this run request one key, from one core.
+    /// True if all calls of this run request the same key, most of them from the same core.
     pub(super) is_hot: bool,
     pub(super) outcome: Outcome,
 }
@@ -386,7 +386,7 @@ impl World {
         self.drive(node);
     }
 
-    /// Deletes the key, like an operator.
+    /// Deletes the key, as an operator might.
     fn steal(&mut self, key: &FullKey) {
         let Some(entry) = self.entries.remove(key) else {
             return;

@@ -17,10 +17,10 @@ impl LockGuard {
     /// [adopt](LockPool::adopt) it. This process no longer renews or releases the lock, and sends
     /// nothing to the store.
     ///
-    /// Use this in a handler that queues a job and keeps the order locked until the job is done.
-    /// The lease continues to run, so the lock must be adopted before its end, at most a ttl from
-    /// now. Without a watchdog, [`remaining`](Self::remaining) returns that time. A lock that is
-    /// not adopted in time expires, as if this process had died.
+    /// Use this in a request handler that queues a job, if the lock must stay held until the job is
+    /// done. The lock must be adopted before the lease ends, at most a ttl from now. Without a
+    /// watchdog, [`remaining`](Self::remaining) returns the time left. A lock that is not adopted
+    /// in time expires, as if this process had died.
     ///
     /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` starts again. A
     /// [`min_hold`](crate::LockRequest::min_hold) is not handed over.
@@ -72,14 +72,16 @@ impl LockGuard {
 
 impl LockPool {
     /// Takes over a lock that another process has [handed over](LockGuard::hand_over). The returned
-    /// guard has the same lease and the same fence, and is renewed if the first guard was.
+    /// guard has the same ttl and fence as the first guard. A watchdog renews the lock if the first
+    /// guard had one.
     ///
     /// One request to the store checks that the lock is still the handed-over one, gives it a new
     /// token, and renews it. So if two calls adopt the same handover, one of them is refused. The
     /// pool must have the same store and namespace as the pool of the first process.
     ///
-    /// Takes at most the pool's `io_timeout`. Cancel safe: a dropped future leaves no lock. If
-    /// nothing was sent yet, the lock stays as it was.
+    /// Takes at most the pool's `io_timeout`. Cancel safe: if the future is dropped after the
+    /// request was sent, the engine removes the adopted lock. If it is dropped earlier, the
+    /// handed-over lock stays as it was.
     ///
     /// ```
     /// # use std::time::Duration;

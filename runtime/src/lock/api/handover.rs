@@ -6,21 +6,22 @@ use std::time::Duration;
 use crate::base::token::Token;
 use crate::fence::Fence;
 
-/// A held lock on its way to another process, made by [`LockGuard::hand_over`]. That process takes
-/// it over with [`LockPool::adopt`].
+/// A held lock on its way to another process, made by [`LockGuard::hand_over`]. The other process
+/// takes over the lock with [`LockPool::adopt`].
 ///
-/// A handover can be used once. No process renews the lock until it is adopted. So it must be
+/// A handover can be used once. No process renews the lock until it is adopted. So the lock must be
 /// adopted within the rest of the lease: at most a ttl, counted from the last renewal. After that
-/// the lock expires, as if the process had died.
+/// the lock expires, as if its process had died.
 ///
-/// With the feature `serde` it is serialized as a map: `key`, `namespace`, `token`, `fence`, and
-/// `ttl`, `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the
-/// lock, so send the handover only where the job goes. `Debug` does not show the token.
+/// With the feature `serde`, a handover is serialized as a map: `key`, `namespace`, `token`,
+/// `fence`, and `ttl`, `watchdog` and `max_hold` in milliseconds. A client with the token can
+/// release the lock, so let only the adopting process read the handover. `Debug` does not show the
+/// token.
 ///
-/// A handover may be altered on its way, so adopting checks it. The key and the token must be those
+/// A handover may be altered on its way, so `adopt` checks it. The key and the token must be those
 /// of a held lock. A fence that the store has not given to this lock is replaced by the greatest
-/// fence that it has given. The durations must be valid for an ordinary call, and are not checked
-/// further.
+/// fence that the store has given to it. The durations must be valid for an ordinary call, and are
+/// not checked further.
 ///
 /// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
 /// [`LockPool::adopt`]: crate::LockPool::adopt
@@ -52,7 +53,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// The key without its namespace.
+    /// Returns the key without its namespace.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -67,7 +68,7 @@ impl Handover {
         &self.key
     }
 
-    /// The fence of the lock, which stays the same when the lock is adopted. See
+    /// Returns the fence of the lock, which stays the same when the lock is adopted. See
     /// [`LockGuard::fence`](crate::LockGuard::fence).
     ///
     /// ```
@@ -85,7 +86,7 @@ impl Handover {
         self.fence
     }
 
-    /// The lock's ttl, which is also the maximum time until the lock must be adopted.
+    /// Returns the lock's ttl. The lock must be adopted within this time after its last renewal.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -18,8 +18,8 @@ use crate::lock::call::guard::LockHandle;
 use crate::lock::take::settings::Beat;
 use crate::pool::LockPool;
 
-/// Mean pause after the first failed try. The mean doubles with each further pause, up to
-/// `LONGEST_PAUSE`.
+/// Mean pause after the first failed try to take the lock. Each further failed try doubles the
+/// mean, up to `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest mean pause. The jitter adds or subtracts at most half of the mean.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -29,15 +29,16 @@ impl LockRequest {
     /// `body`. Returns the value of the body. Use this for work that one of many processes does all
     /// the time, such as polling a queue.
     ///
-    /// The lease is renewed as with [`watchdog`](Self::watchdog). If it is lost, the body is
-    /// dropped at its next poll, and the call waits again. It also waits again if the body returns
-    /// after the loss, such as by `lock.check()?`, and drops the value. So the body can begin
-    /// several times, and each time it gets the handle of its lease. Let the resource check the
-    /// [`fence`](LockHandle::fence), so that it refuses late writes of an earlier leader.
+    /// The lease is renewed as with [`watchdog`](Self::watchdog). If the lease is lost, the body is
+    /// dropped at its next poll, and the call waits for the lock again. If the body returns after
+    /// the loss, for example because `lock.check()?` fails, its value is dropped, and the call also
+    /// waits again. So the body can begin several times, each time with the handle of a new lease.
+    /// Let the resource check the [`fence`](LockHandle::fence), so that it refuses late writes of
+    /// an earlier leader.
     ///
     /// The call waits without limit. While the store is unavailable, or too many calls of the
-    /// process queue, the call tries again after about 100 ms. Later pauses grow to about 2 s. The
-    /// first failed try is logged as `leader-retries`.
+    /// process queue for the key, the call tries again after about 100 ms. Later pauses grow to
+    /// about 2 s. The first of several failed tries in a row is logged as `leader-retries`.
     ///
     /// A [shutdown](crate::LockPool::shutdown) of the pool drops the body, and the next process
     /// leads at once. If the leader dies, the next process leads when the ttl is over, or, on etcd
@@ -66,10 +67,10 @@ impl LockRequest {
     ///
     /// - [`LockError::ShuttingDown`] when the pool shuts down.
     /// - [`LockError::Config`] for invalid settings and for options that contradict leadership. A
-    ///   [`wait`](Self::wait) is refused because the wait has no limit. [`shared`](Self::shared)
-    ///   and [`permits`](Self::permits) are refused because there is one leader, and `fingerprint`
-    ///   because no result is kept. [`reentrant`](Self::reentrant) is refused because only the
-    ///   enclosing call can take its lost lease again.
+    ///   [`wait`](Self::wait) is refused because a leader waits without limit.
+    ///   [`shared`](Self::shared) and [`permits`](Self::permits) are refused because there is one
+    ///   leader, and `fingerprint` because no result is kept. [`reentrant`](Self::reentrant) is
+    ///   refused because a nested call cannot take again a lock that its enclosing call has lost.
     /// - [`LockError::InvalidKey`], and [`LockError::WouldDeadlock`] if this call is nested in a
     ///   body that holds the key.
     /// - [`LockError::Unavailable`] only if the pool's engine has stopped.
@@ -142,7 +143,8 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Takes the lock and runs the body once. None if a shutdown of the pool ended the body.
+    /// Takes the lock and runs the body once. Returns none if a shutdown of the pool ended the
+    /// body.
     async fn term<F, Fut>(self, body: F) -> Result<Option<Fut::Output>, LockError>
     where
         F: FnOnce(LockHandle) -> Fut,
@@ -155,7 +157,7 @@ impl LockRequest {
         call.run(pin!(Some(body))).await
     }
 
-    /// Waits after a failed try. Returns the error if no further try can succeed.
+    /// Pauses after a failed try to take the lock. Returns the error if no further try can succeed.
     async fn pause_after(&self, error: LockError, pauses: &mut Pauses) -> Result<(), LockError> {
         let is_temporary = error.is_lost()
             || error.is_contention()
@@ -208,12 +210,13 @@ impl Pauses {
     }
 }
 
-/// Sleeps with the engine's timer, which works under any executor. A shutdown ends the sleep early.
+/// Sleeps with the engine's timer, which works under any executor. A shutdown of the pool ends the
+/// sleep early.
 async fn sleep(pool: &LockPool, time: Duration) {
     let engine = pool.engine();
     let (caller, mut woken) = oneshot::channel();
     let at = engine.clock().now() + time;
-    // A stopped engine drops `caller`, which ends the sleep.
+    // A stopped engine drops the sender `caller`, which ends the sleep.
     let _ = engine.send(Command::Wake { at, caller });
     before(
         pool.shutdown_begins(),

@@ -1,4 +1,4 @@
-//! Requests for locks, and the calls that begin with a request.
+//! The public API for locks without the attribute: requests, `lead`, `ready` and handovers.
 
 mod adopt;
 pub(crate) mod handover;

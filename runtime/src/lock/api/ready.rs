@@ -14,27 +14,27 @@ use crate::lock::take::pending::PendingLock;
 use crate::lock::take::settings::Settings;
 use crate::pool::LockPool;
 
-/// The ttl of the probe's lock, which every store accepts. If the release gets lost, the lock ends
-/// after this time.
+/// Ttl of the probe's lock. Every store accepts this ttl. If the release does not reach the store,
+/// the lock expires after this time.
 const TTL: Duration = Duration::from_secs(2);
 
 impl LockPool {
-    /// Returns `Ok` only if this pool can take a lock now. For readiness probes.
+    /// Returns `Ok` only if this pool can take a lock now. Use this for readiness probes.
     ///
-    /// It takes a lock and releases it, over the pool's own connection: two requests. The key is
-    /// new each time, and begins with `%leasehold:ready:` in the pool's namespace. No other key can
-    /// be the same, because callers cannot lock such keys. So a replica, a full server, a missing
-    /// permission, and a pool that was shut down are errors. [`check`](Self::check) explains them,
-    /// with one more connection and more requests.
+    /// The probe takes a lock and releases it, by two requests on the pool's own connection. So it
+    /// fails on a replica, on a full server, without a required permission, and after a shutdown of
+    /// the pool. [`check`](Self::check) explains these errors, with one more connection and more
+    /// requests. The key is new each time, and begins with `%leasehold:ready:` in the pool's
+    /// namespace. Callers cannot lock such a key, so the probe never conflicts with another lock.
     ///
-    /// In a cluster, the key is in a random slot, and each master must be reachable. At
-    /// `etcd://` and `zookeeper://`, regular probes keep one session of a few seconds open. The
-    /// lock counts only in metrics without the label `lock`.
+    /// In a cluster, the key is in a random slot, and each master must be reachable. On `etcd://`
+    /// and `zookeeper://`, regular probes keep one session of a few seconds open. The probe counts
+    /// only in metrics without the label `lock`.
     ///
-    /// Takes at most the pool's `io_timeout`, and up to 200 ms more for the release. A store that
-    /// answers only after two seconds is not ready, because the lock is over by then. While the
-    /// pool knows that its store is away, this returns within 10 ms. It works under every executor.
-    /// Cancel safe: after a dropped call, the engine removes the lock.
+    /// Takes at most the pool's `io_timeout`, and up to 200 ms more for the release. A store whose
+    /// answer takes more than two seconds is not ready, because the probe's lease is over by then.
+    /// While the pool knows that its store is away, this returns within 10 ms. It works under every
+    /// executor. Cancel safe: if the future is dropped, the engine removes the probe's lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -60,7 +60,8 @@ impl LockPool {
         Ok(())
     }
 
-    /// Returns the parameters of a lock that no other call takes.
+    /// Returns the parameters of the probe's lock. Its key contains a new token, so no other call
+    /// takes it.
     fn trial(&self) -> Result<Acquire, LockError> {
         let key = self.full_key(&format!("{RESERVED}:ready:{}", self.token().hex()));
         let settings = Settings {

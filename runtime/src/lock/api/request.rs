@@ -1,4 +1,4 @@
-//! Requests for locks: the attribute's options, as a builder.
+//! The builder of lock requests. It has the same options as the attribute.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::lock::take::settings::{Beat, Settings};
 use crate::pool::LockPool;
 
 impl LockPool {
-    /// Creates a request for the lock `key`. It needs a [`ttl`](LockRequest::ttl). Nothing is
-    /// locked before [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
+    /// Creates a request for the lock `key`. The request needs a [`ttl`](LockRequest::ttl). Nothing
+    /// is locked before [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -43,10 +43,10 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Repeated keys are locked once. If all keys are free, one request takes them. If one is not,
-    /// that request takes nothing. A call with a `wait` then requests its keys individually, in
-    /// their order as strings, so that calls cannot deadlock. If one key cannot be taken, the call
-    /// releases those that it has.
+    /// Repeated keys are locked once. If all keys are free, one request takes them. If one key is
+    /// not free, that request takes nothing. A call with a `wait` then requests its keys
+    /// individually, in their order as strings, so that calls cannot deadlock. If the call cannot
+    /// get one of the keys, it releases the keys that it has already taken.
     ///
     /// These calls always request their keys individually:
     ///
@@ -54,13 +54,13 @@ impl LockPool {
     /// - calls for shares, and calls that enter one key as [`reentrant`](LockRequest::reentrant)
     /// - calls for a key that other calls of this process hold or request
     ///
-    /// `wait` is one budget for all keys. One guard holds all keys. Its lease is over when the
-    /// lease of one of the keys is over, and then the body is dropped. Every key has its own
+    /// `wait` is one budget for all keys. One guard holds all keys. As soon as the lease of one key
+    /// is over, the guard's lease is over, and a running body is dropped. Every key has its own
     /// [fence](crate::LockGuard::fences).
     ///
-    /// Without a watchdog, the engine does not renew the first leases while the call waits for the
-    /// other keys. The body must begin with at least half a ttl left. So if less than half a ttl of
-    /// the first lease is left, the call starts again, as long as its `wait` lasts.
+    /// Without a watchdog, the engine does not renew the leases that a waiting call already has.
+    /// The body must begin with at least half a ttl left. So with less than half a ttl of the first
+    /// lease left, the call releases its keys and starts again, within its `wait`.
     #[track_caller]
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
@@ -98,7 +98,8 @@ impl LockRequest {
         }
     }
 
-    /// Sets the source location that requests the lock. The owner record names it.
+    /// Sets the source location that requests the lock. If this is an annotated function, the owner
+    /// stored beside the lock names it.
     pub(crate) fn at(mut self, at: At) -> Self {
         self.at = at;
         self
@@ -135,8 +136,8 @@ impl LockRequest {
         self
     }
 
-    /// Renews the lease at this interval. It must be at least 10 ms, and less than the ttl minus
-    /// its safety margins, after which a lease without renewal is given up. Default: not renewed.
+    /// Renews the lease at this interval: at least 10 ms, and less than the ttl minus safety
+    /// margins. A lease without renewal for that long is given up. Default: not renewed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -163,12 +164,12 @@ impl LockRequest {
         self
     }
 
-    /// Keeps the lock at the store for at least this long after it is taken. The call may end by
-    /// `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h, and without a watchdog at most the ttl.
-    /// Default: off, and the lock is free when its call ends.
+    /// Keeps the lock at the store for at least this long after it is taken. This applies whether
+    /// the call ends by `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h, and without a watchdog
+    /// at most the ttl. Default: off, and the lock is free when its call ends.
     ///
-    /// Use this for a job that several machines start at the same time. The machine whose clock is
-    /// late finds the lock taken, even if the job was done in a moment.
+    /// Use this for a job that several machines start at the same time. A machine whose clock is
+    /// late then finds the lock still taken, even if another machine did the job in a moment.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -184,15 +185,16 @@ impl LockRequest {
     /// # }
     /// ```
     ///
-    /// The lease and the guard end as usual. In the remaining time, other calls are refused or
-    /// wait, including those of this process. With several keys, the time begins when the call has
-    /// all of them. A call that gives up before then keeps no lock. Shares and permits stay as
-    /// well.
+    /// The lease and the guard end as usual. For the rest of this time, the store keeps the lock,
+    /// and other calls are refused or wait, including those of this process. With several keys,
+    /// this time begins when the call has all of them. If the call gives up earlier, it keeps no
+    /// lock. Shares and permits are kept in the same way.
     ///
     /// With a watchdog, this time may be longer than the ttl. If the process then dies, the lock is
-    /// free after the ttl. If the lease is lost, the lock stays only if no other holder has it
-    /// already. A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
-    /// `zookeeper://` each call is refused with [`LockError::Config`](crate::LockError::Config).
+    /// free after the ttl. If the lease is lost, the store keeps the lock only if no other holder
+    /// has it already. A call that enters a lock as [`reentrant`](Self::reentrant) does not keep
+    /// it. On `zookeeper://`, each call with this option is refused with
+    /// [`LockError::Config`](crate::LockError::Config).
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.settings.min_hold = Some(min_hold);
         self
@@ -274,9 +276,10 @@ impl LockRequest {
     /// other. Each waits at most for its [`wait`](Self::wait). If neither the call nor the pool has
     /// a wait, it waits as long as the lease lasts.
     ///
-    /// A call is nested if the body's future polls it, and not if the body spawns it. Only
+    /// A call is nested if the body's future polls it. A call in a spawned task is not nested. Only
     /// [`run`](Self::run) and the attribute make a body. A call made while a
-    /// [`LockGuard`](crate::LockGuard) is alive is not nested in it, and waits for it.
+    /// [`LockGuard`](crate::LockGuard) is alive is not nested in the guard's lock, and waits for it
+    /// like any other call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -296,8 +299,8 @@ impl LockRequest {
 
     /// Sets the name of this lock in metrics, spans and the log: the template of its key, such as
     /// `order:<id>`. Keys are not used as labels, because there are too many of them, and a key can
-    /// contain private data. The first 1,000 labels of a program are counted separately. Default:
-    /// `other`.
+    /// contain private data. The first 1,000 labels of a program are counted separately, and later
+    /// ones as `other`. Default: `other`.
     ///
     /// The attribute uses the template of its `key`.
     ///

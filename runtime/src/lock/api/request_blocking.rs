@@ -13,12 +13,12 @@ impl LockRequest {
     /// code that is not async: `main`, a thread without a runtime, a job of rayon, or
     /// [`spawn_blocking`](tokio::task::spawn_blocking).
     ///
-    /// The engine's own thread renews the lease and wakes the caller. So the call also ends on a
-    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of that
-    /// thread wait meanwhile. If one of them has the lock, this call cannot get it, and ends with
-    /// its [`wait`](Self::wait). The first such call of the process is logged as `worker-blocked`,
-    /// with its `file:line`. [`block_in_place`](tokio::task::block_in_place) moves the other tasks
-    /// to another thread.
+    /// The engine's own thread renews the lease and wakes the caller. So the call also works on a
+    /// thread of a tokio runtime, even if the runtime has only that thread. But the other tasks of
+    /// that thread cannot run while it is parked. If one of them holds the lock, this call cannot
+    /// get it, and fails when its [`wait`](Self::wait) is over. The first call of the process that
+    /// parks a runtime's thread is logged as `worker-blocked`, with its `file:line`.
+    /// [`block_in_place`](tokio::task::block_in_place) moves the other tasks to another thread.
     ///
     /// A parked call cannot be cancelled, so give it a `wait` that the thread can afford.
     ///
@@ -50,12 +50,13 @@ impl LockRequest {
 
     /// Like [`run`](Self::run), for a body that is not async. Parks the calling thread until the
     /// lock is granted, like [`acquire_blocking`](Self::acquire_blocking), and then runs `body` on
-    /// it.
+    /// the same thread.
     ///
-    /// A running body cannot be dropped. If the lease is lost meanwhile, the body runs on, and its
-    /// value is dropped. So use a [`watchdog`](Self::watchdog), or a ttl that is longer than the
-    /// work. Before each step that must not happen without the lock, call
-    /// [`is_held`](crate::is_held()), or take a guard and call its `check`.
+    /// A running body cannot be dropped. If the lease is lost while the body runs, the body
+    /// continues to its end, and its value is dropped. So use a [`watchdog`](Self::watchdog), or a
+    /// ttl that is longer than the work. Before each step that must not happen without the lock,
+    /// call [`is_held`](crate::is_held()). Or use [`acquire_blocking`](Self::acquire_blocking), and
+    /// call the guard's `check`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -74,7 +75,7 @@ impl LockRequest {
     /// # Errors
     ///
     /// The errors of [`acquire_blocking`](Self::acquire_blocking), and [`LockError::Lost`] if the
-    /// lease was lost before the body's end. The body has then done its work.
+    /// lease was lost before the body's end. If the body had begun, it has run to its end.
     ///
     /// # Panics
     ///
@@ -86,8 +87,9 @@ impl LockRequest {
 
 impl LockGuard {
     /// Like [`release`](Self::release), but parks the calling thread until the store has answered,
-    /// for at most a tenth of the ttl and at most 1 s. See
-    /// [`acquire_blocking`](LockRequest::acquire_blocking) for threads of a runtime.
+    /// for at most a tenth of the ttl and at most 1 s.
+    /// [`acquire_blocking`](LockRequest::acquire_blocking) describes the effect on a thread of a
+    /// runtime.
     ///
     /// ```
     /// # use std::time::Duration;

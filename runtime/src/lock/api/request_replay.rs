@@ -1,4 +1,4 @@
-//! Requests whose result is kept.
+//! Requests of `replay` calls, whose result the store keeps for later calls.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,9 +12,9 @@ use crate::error::LockError;
 use crate::lock::call::replay::fingerprint;
 
 impl LockRequest {
-    /// Sets the fingerprint of this call's parameters, such as the cart of an order. Used by
-    /// [`run_replayed`](Self::run_replayed): a kept result answers only a call with the same
-    /// fingerprint. A call with another fingerprint is refused with [`LockError::Mismatch`].
+    /// Sets the fingerprint of this call's parameters, such as the cart of an order.
+    /// [`run_replayed`](Self::run_replayed) uses it: a kept result answers only a call with the
+    /// same fingerprint. A call with another fingerprint is refused with [`LockError::Mismatch`].
     /// Default: none, so that only the key counts.
     ///
     /// The fingerprint is the SHA-256 of the value's JSON. The order of a map is ignored, and `1.0`
@@ -50,13 +50,14 @@ impl LockRequest {
     /// The value is stored as JSON in the step that releases the lock, and only if the store still
     /// has the lock. Nothing is kept after `Err`, a panic or a loss, or if this future is dropped.
     /// A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned but not
-    /// kept. The same applies to a value that cannot be read back from its JSON. Annotated
-    /// functions have separate results for the same key.
+    /// kept. The same applies to a value that cannot be read back from its JSON. Each annotated
+    /// function has separate results, even for the same key.
     /// [`LockPool::forget`](crate::LockPool::forget) removes all results of a key. Calls without
     /// `replay` for the same key take the lock as usual.
     ///
-    /// If a process dies between its own commit and the release, no result is kept, and the next
-    /// call runs its body. So let a unique key in the database be the final check.
+    /// If a process dies after the body has committed its work, but before the release, no result
+    /// is kept. The next call then runs its body. So let a unique key in the database be the final
+    /// check.
     ///
     /// ```
     /// # use leasehold::LockError;

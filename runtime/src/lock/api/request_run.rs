@@ -37,8 +37,9 @@ impl LockRequest {
     ///
     /// - [`LockError::Contended`], [`LockError::TimedOut`] or [`LockError::QueueFull`] if another
     ///   call has the lock, or queues for it first.
-    /// - [`LockError::Unavailable`] if the store does not serve.
-    /// - [`LockError::Lost`] if the lease was over before this call saw its grant.
+    /// - [`LockError::Unavailable`] if the store does not answer in time, or answers that it cannot
+    ///   serve.
+    /// - [`LockError::Lost`] if a granted lease ended before this call could return it.
     /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
     /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
     /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `min_hold`, `permits` or
@@ -79,14 +80,14 @@ impl LockRequest {
         call.run(pin!(Some(body))).await
     }
 
-    /// Like [`run`](Self::run), but after `Ok` the lock stays for `cooldown`, by the store's clock.
-    /// `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
-    /// remaining time in `retry_after`, or waits if it has a `wait`. For example, this refuses a
-    /// second click that comes after the first one is done. After `Err`, a panic or a loss, or if
+    /// Like [`run`](Self::run), but after `Ok` the lock stays taken for `cooldown`, by the store's
+    /// clock. `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, with
+    /// the remaining time in `retry_after`, or waits if it has a `wait`. For example, this refuses
+    /// a second click that comes after the first one is done. After `Err`, a panic or a loss, or if
     /// this future is dropped, the lock is released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
-    /// [`min_hold`](Self::min_hold), the later end counts.
+    /// [`min_hold`](Self::min_hold), the lock stays taken until both times are over.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -124,15 +125,15 @@ impl LockRequest {
     }
 
     /// Like [`run`](Self::run), but the body runs to its end inside the lock even if this future is
-    /// dropped. The lock is then released. Once the lock is held, the body is a task on the
-    /// caller's tokio runtime.
+    /// dropped. The lock is released after the body's end. The body runs as a task on the caller's
+    /// tokio runtime, once the lock is held.
     ///
     /// Cancel safe while the call waits for the lock: a dropped future leaves no lock, and the body
     /// does not run. If the body panics, this future panics too, if it still exists.
     ///
-    /// The task has the current tracing span and [`LockPool::scope`](crate::LockPool::scope), and
-    /// is nested only in its own lock. A call that enters a lock as [`reentrant`](Self::reentrant)
-    /// is a part of the enclosing body, and ends with it.
+    /// The task has the current tracing span and [`LockPool::scope`](crate::LockPool::scope). It is
+    /// nested in this call's lock, but not in the locks of enclosing bodies. A call that enters a
+    /// lock as [`reentrant`](Self::reentrant) is a part of the enclosing body, and ends with it.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The body of a call. This code is compiled for each function, so it must be small.
+//! The body of a call. This code is compiled for each annotated function, so it must be small.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,22 +11,22 @@ pub(crate) mod slot;
 /// The interface between a body and the code around it. That code is the same for all bodies, so it
 /// is compiled once, with this crate.
 pub(crate) trait Body {
-    /// Polls the body. When the body has returned, its value is stored. Ready with true if this
-    /// value starts the `cooldown`.
+    /// Polls the body, and stores its value when it returns. Ready with true if this value starts
+    /// the `cooldown`.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
 
     /// Drops the body, but not its returned value.
     fn clear(&mut self);
 
-    /// Takes the JSON of the value, for the store to keep. Only a call with `replay` has JSON, and
-    /// this returns it once.
+    /// Takes the JSON of the value, for the store to keep. None without `replay`, after `Err`, and
+    /// after the first call of this method.
     #[cfg(feature = "replay")]
     fn take_json(&mut self) -> Option<slot::Json> {
         None
     }
 
-    /// Reads the value from this JSON, as if the body had returned it. The error is the reason why
-    /// this is not possible.
+    /// Sets the value from this JSON, as if the body had returned it. The error is the reason why
+    /// the JSON cannot be read.
     #[cfg(feature = "replay")]
     fn fill(&mut self, _json: &str) -> Result<(), String> {
         Err("this call keeps no result".to_owned())
@@ -37,14 +37,14 @@ pub(crate) trait Body {
 /// taken. None without `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
-/// A body that its caller owns and has pinned.
+/// A body that the caller has pinned in its own frame, with the body's value.
 pub(crate) struct Framed<'a, F, T> {
     body: Pin<&'a mut Option<F>>,
     value: Option<T>,
     good: Good<T>,
 }
 
-/// A body that moves into a task. The task and the call share its value.
+/// A body that moves into a separate task. The task and the call share its value.
 pub(crate) struct Owned<F, T> {
     body: Option<Pin<Box<F>>>,
     value: Shared<T>,
@@ -122,8 +122,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Panics because of a poll after the end, which `Future::poll` does not allow. Futures of `async`
-/// code do the same.
+/// Panics like a compiler-generated future: `Future::poll` allows no poll after the end.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

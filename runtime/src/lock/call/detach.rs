@@ -15,7 +15,8 @@ use crate::lock::nest::spawn::taken_along;
 
 /// A call that holds its locks, and its body.
 struct Inside {
-    // Dropped before `section`, which releases the locks.
+    // The body must be dropped before `section`, whose drop releases the locks. Fields are dropped
+    // in this order.
     body: Box<dyn Body + Send>,
     section: HiddenSection,
 }
@@ -35,8 +36,8 @@ impl Future for Inside {
 /// body does not run. There is no await between the grant and the spawn. After the spawn, the task
 /// owns the locks and the body, and dropping this future drops only the result.
 ///
-/// A nested call is a part of the holder's body and gets no separate task: the task could outlive
-/// the lock around it. A call answered by a kept result needs no task.
+/// A nested call runs its body here, as a part of the enclosing body. A separate task could outlive
+/// the enclosing call's lock. A call answered by a kept result needs no task.
 pub(super) fn run(
     section: HiddenSection,
     body: Box<dyn Body + Send>,
@@ -64,7 +65,7 @@ async fn taken_and_run(
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The shutdown of the runtime has aborted the task before the body has returned.
+            // A shutdown of the runtime aborted the task before the body returned.
             Err(_) => Err(locks.lost_error()),
         },
     }

@@ -57,13 +57,13 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits for the store's answer, for at most a tenth of the ttl and at
-    /// most 1 s. Without an answer, the engine retries the release in the background until the lock
-    /// has expired. This is not an error.
+    /// most 1 s. A missing answer is not an error: the engine retries the release in the background
+    /// until the lock has expired.
     ///
     /// With [`min_hold`](crate::LockRequest::min_hold), the lock stays at the store for the rest of
-    /// that time, whether it is released or dropped.
+    /// that time, whether the guard is released or dropped.
     ///
-    /// Cancel safe: if the future is dropped, the lock is released all the same.
+    /// Cancel safe: if the future is dropped, the engine still releases the lock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -79,9 +79,9 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was lost: it ended before this call, or the store answers
-    /// that it no longer has the lock. The work under the guard may have overlapped with that of
-    /// another holder. With several keys, the error names the first lost one.
+    /// [`LockError::Lost`] if the lease ended before this call, or if the store answers that it no
+    /// longer had the lock. The work under the guard may have overlapped with that of another
+    /// holder. With several keys, the error names the first lost one.
     ///
     /// `Ok` does not prove that the store still had the lock. A release also returns `Ok` if it
     /// gets no answer, is retried after a lost answer, or hands the lock over within the process.
@@ -95,10 +95,10 @@ impl LockGuard {
     /// releases the lock at once. With [`min_hold`](crate::LockRequest::min_hold), the later end
     /// counts.
     ///
-    /// The engine does not know this `cooldown` in advance. So the
-    /// [`retry_after`](LockError::retry_after) of a refused call is based on earlier locks of this
-    /// call site, including the times for which they were kept. With
-    /// [`run_with_cooldown`](crate::LockRequest::run_with_cooldown) and the attribute, it is exact.
+    /// The engine does not know `cooldown` in advance. So it estimates the
+    /// [`retry_after`](LockError::retry_after) of refused calls from the hold times of this call
+    /// site, cooldowns included. `retry_after` is exact with the attribute and with
+    /// [`run_with_cooldown`](crate::LockRequest::run_with_cooldown).
     ///
     /// `cooldown` has no effect on a share, or on a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).
@@ -128,7 +128,7 @@ impl LockGuard {
         ended.and(keep.map(drop))
     }
 
-    /// Cancel safe: all releases are requested before the first wait.
+    /// Releases the lock. Cancel safe: all releases are requested before the first wait.
     async fn end(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let lasted = self.check();
         if lasted.is_err() {
@@ -140,9 +140,9 @@ impl LockGuard {
     }
 
     /// Turns the lock into a share, so that readers can enter, as if it had been taken with
-    /// [`shared`](crate::LockRequest::shared). No other call can take the lock in between. A share
-    /// cannot be made exclusive again. The downgrade renews the lease once, and the fence stays. On
-    /// a share it does nothing.
+    /// [`shared`](crate::LockRequest::shared). No other call can take the lock between the two
+    /// states. A share cannot be made exclusive again. The downgrade renews the lease once, and
+    /// keeps the fence. On a share it does nothing.
     ///
     /// The engine retries until the store has answered or the lease is over. Cancel safe: dropping
     /// the future does not stop the downgrade.
@@ -162,12 +162,12 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`LockError::Lost`] if the lease is over before the store has confirmed the downgrade.
-    /// [`LockError::Config`] for a lock that a nested call has entered.
+    /// [`LockError::Config`] if the guard's call has only entered an enclosing call's lock.
     pub async fn downgrade(&mut self) -> Result<(), LockError> {
         self.held.downgrade().await
     }
 
-    /// Returns a handle for other parts of the program. It does not keep the lock.
+    /// Returns a handle for other parts of the program. The handle does not keep the lock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -194,7 +194,7 @@ impl LockGuard {
 /// A view of a held lock, for the body of an annotated function (`guard = name`) and for other
 /// parts of the program.
 ///
-/// Cheap to clone. It does not keep the lock: after the function's end it reports that the lease is
+/// Cheap to clone. A handle does not keep the lock. After the release, it reports that the lease is
 /// over.
 ///
 /// ```
@@ -216,13 +216,13 @@ impl LockHandle {
         Self { locks }
     }
 
-    /// The end of the lease, for the tests' oracle, which looks for overlapping holders.
+    /// Returns the end of the lease. The tests' oracle uses it to find overlapping holders.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.locks.deadline()
     }
 
-    /// Like `deadline`, but keeps its value when the lease is over.
+    /// Like `deadline`, but returns the last confirmed end even after the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.locks.confirmed()
@@ -313,9 +313,9 @@ macro_rules! lease_view {
             /// several keys, because each key has its own fence: see [`fences`](Self::fences) and
             /// [`fence_of`](Self::fence_of).
             ///
-            /// On PostgreSQL, read it while the call holds the lock. A handle that reads it for the
-            /// first time afterwards gets `None`, because another call of the process may already
-            /// have the lock.
+            /// On PostgreSQL, read the fence while the call holds the lock. A handle that reads it
+            /// for the first time after the release gets `None`, because another call of the
+            /// process may already have the lock.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -440,7 +440,7 @@ macro_rules! lease_view {
 lease_view!(LockGuard);
 lease_view!(LockHandle);
 
-/// The keys with their fences, for `Debug`.
+/// `Debug` output of the keys with their fences.
 struct Fences<'a>(&'a Locks);
 
 impl fmt::Debug for Fences<'_> {

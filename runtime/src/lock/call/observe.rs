@@ -1,4 +1,4 @@
-//! Detects calls that got a kept result instead of running their body.
+//! Detects `replay` calls that got a kept result instead of running their body.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -11,7 +11,8 @@ thread_local! {
 
 /// Records that a call got a kept result.
 pub(crate) fn replayed() {
-    // Fails only in the teardown of a thread, which polls no future of `watch_replays`.
+    // `try_with` fails only while the thread ends, and such a thread polls no future of
+    // `watch_replays`.
     let _ = REPLAYED.try_with(|replayed| replayed.set(true));
 }
 
@@ -55,8 +56,8 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     (output, replayed)
 }
 
-/// One poll of a future of `watch_replays`. At its end, a kept result is also recorded for the
-/// enclosing `watch_replays`, if there is one.
+/// One poll of the future of a `watch_replays`. When the poll ends, the flag `REPLAYED` of the
+/// enclosing `watch_replays` is restored, or set if a call in this poll got a kept result.
 struct Watch {
     outer: bool,
 }

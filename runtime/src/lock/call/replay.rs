@@ -1,8 +1,9 @@
 //! Calls with a kept result: they run their body once, and later calls get its result.
 //!
-//! [`Recorded`] is the body of such a call. After `Ok`, it writes the value as JSON. This happens
-//! during the poll of the body, so that a panic is treated like a panic of the body. The release
-//! then sends the JSON to the store. A call answered from a kept result drops its body unpolled.
+//! [`Recorded`] is the body of such a call. After `Ok`, it writes the value as JSON. It does so in
+//! the poll of the body, so that a panic of `Serialize` is treated like a panic of the body. The
+//! release then sends the JSON to the store. A call answered from a kept result drops its body
+//! unpolled.
 
 use std::marker::PhantomData;
 use std::task::{Context, Poll, ready};
@@ -19,15 +20,16 @@ use crate::base::{codes, reporter};
 use crate::error::LockError;
 use crate::store::kept::Fingerprint;
 
-/// The return type of a function with `replay`.
+/// The return type of a function with `replay`. The parameter `Hint` only improves rustc's message
+/// for other types.
 #[diagnostic::on_unimplemented(
     message = "`replay` keeps the value of `Ok` as JSON, but `{Self}` has none that can be kept",
     label = "this cannot be kept",
     note = "return a `Result` whose `Ok` is `serde::Serialize` and `serde::de::DeserializeOwned`, or leave `replay` out"
 )]
 pub trait Replayable<Hint>: Sized {
-    /// Returns the JSON of the value of `Ok`, if it can be read back as the same value. None for
-    /// `Err`.
+    /// Returns the JSON of the value of `Ok`, or an error if the JSON cannot be read back as the
+    /// same value. Returns none for `Err`.
     fn to_json(&self) -> Option<Result<String, serde_json::Error>>;
 
     /// Reads this JSON as the value of `Ok`.
@@ -49,7 +51,7 @@ impl<T: Serialize + DeserializeOwned, E, Hint> Replayable<Hint> for Result<T, E>
     }
 }
 
-/// A body whose value is kept after `Ok`.
+/// A body that writes its value as JSON after `Ok`, for the store to keep.
 pub(crate) struct Recorded<B, T, Hint> {
     body: B,
     json: Option<Json>,
@@ -93,7 +95,8 @@ impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint>
     }
 }
 
-/// SHA-256 of the canonical JSON of `value`, in which maps are sorted and each number has one form.
+/// Returns the SHA-256 of the canonical JSON of `value`, in which maps are sorted and each number
+/// has one form.
 pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerprint, LockError> {
     let json = serde_json::to_string(value).map_err(|error| {
         LockError::config(format!(
@@ -104,8 +107,8 @@ pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerpri
     Ok(Fingerprint(Sha256::digest(json::canonical(&json)).into()))
 }
 
-/// Returns the JSON of a result for the store. Returns none and logs a warning if the JSON cannot
-/// be read back as the same value, or exceeds the pool's limit.
+/// Returns the JSON of the result of `key` for the store. Returns none and logs a warning if the
+/// JSON cannot be read back as the same value, or exceeds the pool's limit.
 pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
     let key = key.to_owned();
     match json {
@@ -135,7 +138,8 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
     None
 }
 
-/// The error for a result that an earlier version of the function kept with another type.
+/// Returns the error for a kept result that cannot be read, because an earlier version of the
+/// function returned another type.
 pub(crate) fn unreadable(key: &str, why: &str) -> LockError {
     LockError::config(format!(
         "the kept result of `{key}` cannot be read: {why}; this function used to return another \
@@ -149,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if equal requests have different fingerprints.
+    /// Fails if the fingerprint of a map depends on the order in which its entries are iterated.
     #[test]
     fn the_fingerprint_ignores_the_order_of_a_map() {
         let names = ["a", "b", "c", "d", "e", "f"];
@@ -163,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Fails if two different requests have the same fingerprint.
+    /// Fails if two different values have the same fingerprint.
     #[test]
     fn different_requests_have_different_fingerprints() {
         let texts = [

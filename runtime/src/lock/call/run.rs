@@ -1,4 +1,4 @@
-//! One call of an annotated function.
+//! One call of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run).
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -20,11 +20,12 @@ use crate::lock::take::blocking::{Parks, park};
 use crate::lock::take::settings::{Beat, OnLost, Settings};
 use crate::pool::{LockPool, installed};
 
-/// The future of a call with `detach`. It is boxed, so that the body's type is not a part of the
-/// future's type. The compiler then checks the bounds of the body once, where it is boxed.
+/// The future of a call with `detach`. The future is boxed, so that its type does not contain the
+/// body's type. The compiler then checks the bounds of the body only in the function that boxes it.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
-/// The return type of a function with `cooldown`.
+/// The return type of a function with `cooldown`. The parameter `Hint` only improves rustc's
+/// message for other types.
 #[diagnostic::on_unimplemented(
     message = "`cooldown` keeps the lock after `Ok`, but `{Self}` is not a `Result`",
     label = "not a `Result`",
@@ -42,8 +43,8 @@ impl<T, E, Hint> Outcome<Hint> for Result<T, E> {
     }
 }
 
-/// A call of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). It is
-/// small, because it lives in the function's future.
+/// A call of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). Its state
+/// is boxed, because the call is a part of the function's future, which must be small.
 pub struct Call(HiddenSection);
 
 /// A call that runs its body.
@@ -55,7 +56,7 @@ struct Run<'a, F, T> {
     body: Framed<'a, F, T>,
 }
 
-// No field is pinned in this struct, because the caller has pinned the body.
+// `Unpin` is correct, because the caller has pinned the body, and this struct only refers to it.
 impl<F, T> Unpin for Run<'_, F, T> {}
 
 impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
@@ -163,15 +164,16 @@ impl Call {
         self
     }
 
-    /// Sets the option `pool = self.locks`. The compiler also accepts an `&Arc<LockPool>`.
+    /// Sets the option `pool = self.locks`. An `&Arc<LockPool>` is also accepted, by deref
+    /// coercion.
     #[must_use]
     pub fn pool(mut self, pool: &LockPool) -> Self {
         self.0.section_mut().set_pool(Ok(pool.clone()));
         self
     }
 
-    /// Returns the handle for the option `guard = lock`. It has its leases once the locks are
-    /// granted.
+    /// Returns the handle for the option `guard = lock`. Until the locks are granted, the handle
+    /// reports them as not held.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.0.section().locks().clone())
     }
@@ -191,8 +193,8 @@ impl Call {
         self
     }
 
-    /// Takes the lock, runs the body inside it, and releases it. The body must be declared after
-    /// the call, so that it is dropped first.
+    /// Takes the lock, runs the body inside it, and releases it. The caller must declare the body
+    /// after the call, so that the body is dropped first.
     pub fn run<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,

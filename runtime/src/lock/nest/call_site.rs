@@ -10,25 +10,26 @@ use crate::base::label::Label;
 use crate::engine::core::ticket::SiteId;
 use crate::owner;
 
-/// The place of an annotated function in the program.
+/// Source location, path and key template of an annotated function. Each function has one, in a
+/// static.
 #[derive(Debug)]
 pub struct Site {
     function: &'static str,
     file: &'static str,
     line: u32,
     template: &'static str,
-    /// Returns the compiler's path of a closure at this place. For a method, it includes the
-    /// method's type.
+    /// Function that returns the type name of a closure inside the annotated function. This name
+    /// contains the function's path and, for a method, the method's type.
     path: fn() -> &'static str,
     name: OnceLock<String>,
     label: OnceLock<Label>,
 }
 
 impl Site {
-    /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
-    /// template of its keys, such as `order:<id>`. The new value is a static in the function, and
-    /// `_here` is a closure in its initializer. The path of the closure's type contains the
-    /// function's path and the type of a method.
+    /// Creates the site of an annotated function, for a static inside that function. `function` is
+    /// the function's path, such as `shop::orders::create_order`. `template` is the template of its
+    /// keys, such as `order:<id>`. `_here` is a closure in the initializer of the static. The type
+    /// name of this closure contains the function's path and, for a method, the method's type.
     pub const fn new<F>(
         function: &'static str,
         file: &'static str,
@@ -47,7 +48,8 @@ impl Site {
         }
     }
 
-    /// Returns the function's path as a store keeps it. The path of a method includes its type.
+    /// Returns the function's path, as stored in the owner of a lock. The path of a method includes
+    /// its type.
     fn name(&self) -> &str {
         let name = || {
             let name = readable((self.path)());
@@ -57,8 +59,10 @@ impl Site {
     }
 }
 
-/// Returns the path of a function, such as `shop::Orders::create`. `path` is that of a closure in
-/// the function's static. None if it has no such static, or if the function is inside a method.
+/// Returns the path of a function, such as `shop::Orders::create`. `path` is the type name of the
+/// closure in the function's static `__LEASEHOLD_SITE`. Returns none if `path` does not name this
+/// static. Also returns none for a function inside a method, if `path` has one of the two forms
+/// below.
 fn readable(path: &str) -> Option<String> {
     let (path, _) = path.split_once("::__LEASEHOLD_SITE")?;
     let path = path.replace("::{{closure}}", "");
@@ -75,8 +79,7 @@ fn readable(path: &str) -> Option<String> {
     }
     let (before, after) = match split_outside(block, separator) {
         Some(parts) => parts,
-        // An impl without a trait, such as `shop::web::<impl shop::Orders>::create`, has only a
-        // type.
+        // An impl without a trait contains only a type: `shop::web::<impl shop::Orders>::create`.
         None if separator == " for " => (block, block),
         None => return None,
     };
@@ -96,14 +99,15 @@ fn split_outside<'a>(path: &'a str, separator: &str) -> Option<(&'a str, &'a str
     None
 }
 
-/// True if each `<` has its `>`.
+/// True if each `<` has a matching `>`.
 fn is_balanced(path: &str) -> bool {
     let mut characters = path.char_indices();
     let depth = characters.try_fold(0, |depth, (at, one)| deeper(depth, &path[..at], one));
     depth == Some(0)
 }
 
-/// Returns the number of `<` that are open after `character`. None for a `>` without its `<`.
+/// Returns the number of `<` that are open after `character`, which follows the text `before`.
+/// `depth` of them were open already. None for a `>` without its `<`.
 fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
     match character {
         '<' => Some(depth + 1),
@@ -123,9 +127,9 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// The annotated function's path, including the type of a method, for the owner record. A later
-    /// version of the compiler may write the type differently. Empty for a call of
-    /// [`LockPool::lock`](crate::LockPool::lock).
+    /// Returns the annotated function's path, including the type of a method, for the owner stored
+    /// beside the lock. A later version of the compiler may write the type differently. Empty for a
+    /// call of [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn function(self) -> &'static str {
         match self {
             Self::Function(site) => site.name(),
@@ -133,9 +137,9 @@ impl At {
         }
     }
 
-    /// The path of the annotated function's module and its name, under which `replay` keeps
-    /// results. Every version of the compiler writes this path in the same way. Empty for a call of
-    /// [`LockPool::lock`](crate::LockPool::lock).
+    /// Returns the annotated function's module path and name, without the type of a method.
+    /// `replay` keeps results under this path, because every version of the compiler writes it in
+    /// the same way. Empty for a call of [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Function(site) => site.function,
@@ -143,7 +147,7 @@ impl At {
         }
     }
 
-    /// The template of the function's keys, or `other` for a call of
+    /// Returns the template of the function's keys. Returns `other` for a call of
     /// [`LockPool::lock`](crate::LockPool::lock), whose template is not known.
     pub(crate) fn label(self) -> Label {
         match self {
@@ -152,7 +156,7 @@ impl At {
         }
     }
 
-    /// The unique number of the place: its address.
+    /// Returns a unique number of this source location: the address of its `Site` or `Location`.
     pub(crate) fn site(self) -> SiteId {
         let address = match self {
             Self::Function(site) => ptr::from_ref(site).addr(),
@@ -227,7 +231,8 @@ mod tests {
         }
     }
 
-    /// Fails if methods of two types get one name, or if the compiler's path is not parsed.
+    /// Fails if methods of two types get the same name. Also fails if `readable` does not
+    /// understand a path from this compiler, so that a function gets its fallback name.
     #[test]
     fn methods_are_named_with_their_type() {
         let here = module_path!();
@@ -243,8 +248,8 @@ mod tests {
         }
     }
 
-    /// Fails if a method's type is cut off at one of its brackets. Also fails if a function inside
-    /// a method gets the method's name.
+    /// Fails if a `<` or `>` inside the type of a method cuts the type off. Also fails if a
+    /// function inside a method gets the method's name.
     #[test]
     fn brackets_in_paths_are_matched() {
         static OTHER: Site = Site::new("shop::create", "", 0, "", &|| ());

@@ -5,8 +5,8 @@ use std::fmt;
 use super::nesting::{self, Inside};
 use crate::pool::LockPool;
 
-/// Returns true if the running code is inside the lock `key`: in the body of a call that holds it,
-/// and whose lease lasts. Use it in code that must never run outside its lock. See also
+/// Returns true if the running code is inside the lock `key`: in the body of a call that holds the
+/// lock, while the lease lasts. Use this in code that must never run outside its lock. See also
 /// [`assert_held!`](crate::assert_held).
 ///
 /// The answer follows the call path: through awaits, nested calls, `join!` and `select!`, and into
@@ -39,8 +39,8 @@ pub fn is_held(key: &str) -> bool {
 }
 
 impl LockPool {
-    /// Returns true if the running code is inside this pool's lock `key`. Like
-    /// [`leasehold::is_held`](crate::is_held), for programs that use the same key in two pools.
+    /// Returns true if the running code is inside the lock `key` of this pool. Use this instead of
+    /// [`leasehold::is_held`](crate::is_held) if the program uses the same key in two pools.
     ///
     /// ```
     /// # use std::time::Duration;

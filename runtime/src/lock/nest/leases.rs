@@ -30,12 +30,13 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// The call's lease on the key. A call that takes one key itself sets this with its request.
-    /// Other calls set it when they have all their keys.
+    /// The call's lease on the key. A call with a single key, which it takes itself instead of
+    /// entering it, sets this with its request. Other calls set it when they have all their keys.
     lease: OnceLock<LeaseRef>,
 }
 
-/// A call's lease on one key: its own, or that of an enclosing call, which the call has entered.
+/// A call's lease on one key. If the call has entered the lock of an enclosing call, this refers to
+/// the enclosing call's lease.
 #[derive(Clone)]
 pub(crate) struct LeaseRef {
     pub(crate) pool: PoolId,
@@ -46,7 +47,8 @@ pub(crate) struct LeaseRef {
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
     /// Source location of a call that waited for this lock in a task spawned by the holder's body.
-    /// If the lease is lost, the location is taken and logged, so it is logged only once.
+    /// The first error that reports the loss of the lease removes the location from here and logs
+    /// it.
     own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 
@@ -81,7 +83,7 @@ impl Locks {
     }
 
     /// Sets the leases, which makes them visible to guards and handles. A call with several keys
-    /// sets them when it has all of them.
+    /// calls this when it has all its locks.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
             // A call takes its locks only once, so `set` cannot fail.
@@ -97,13 +99,13 @@ impl Locks {
         &self.0[0].name
     }
 
-    /// The keys at the store, with their namespace. Empty until the leases are set.
+    /// Returns the keys at the store, with their namespace. Empty until the leases are set.
     pub(crate) fn full_keys(&self) -> impl Iterator<Item = &str> {
         let leases = self.iter().filter_map(Lock::lease);
         leases.map(|lease| &**lease.cell.key())
     }
 
-    /// The fence of a call with one key. None for several keys.
+    /// Returns the fence of a call with one key. None for several keys.
     pub(crate) fn fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.fence(),
@@ -111,8 +113,9 @@ impl Locks {
         }
     }
 
-    /// Like [`fence`](Self::fence), for spans: the fence does not count as read by the program, so
-    /// no database transaction can hold the lock by it.
+    /// Like [`fence`](Self::fence), but for spans. The fence does not count as read by the program.
+    /// Only a read fence can be passed to a database transaction, which may then keep the lock
+    /// taken.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.peek_fence(),
@@ -120,7 +123,8 @@ impl Locks {
         }
     }
 
-    /// Like [`fences`](Self::fences), for debug output: they do not count as read by the program.
+    /// Like [`fences`](Self::fences), but for debug output. The fences do not count as read by the
+    /// program.
     pub(crate) fn peek_fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
         let all = self.iter();
         all.map(|lock| (lock.name.as_str(), lock.peek_fence()))
@@ -130,7 +134,7 @@ impl Locks {
         self.iter().map(|lock| (lock.name.as_str(), lock.fence()))
     }
 
-    /// The remaining time of the lease that ends first.
+    /// Returns the remaining time of the lease that ends first.
     pub(crate) fn remaining(&self) -> Duration {
         let remaining = self.iter().map(Lock::remaining);
         if seeded!(LatestEndReported) {
@@ -139,14 +143,14 @@ impl Locks {
         remaining.min().unwrap_or_default()
     }
 
-    /// The end of the lease that ends first, or zero if that lease is over. For the tests' oracle,
-    /// which looks for overlapping holders.
+    /// Returns the end of the lease that ends first, or zero if one of the locks is not held. The
+    /// tests' oracle uses this to find overlapping holders.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::deadline)
     }
 
-    /// Like `deadline`, but keeps its value when the lease is over.
+    /// Like `deadline`, but returns the last confirmed end even after the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::confirmed)
@@ -200,13 +204,14 @@ impl Locks {
         }
     }
 
-    /// Returns the error of the first lost lease.
+    /// Returns the error for the first lost lease, in the order of the keys.
     pub(crate) fn lost_error(&self) -> LockError {
         let lost = self.iter().find(|lock| !lock.is_live());
         lost.unwrap_or(&self.0[0]).lost_error()
     }
 
-    /// Completes when one of the leases is over; at once if the call does not hold all its keys.
+    /// Completes when one of the leases is over. Completes immediately if the call does not have
+    /// all its locks.
     pub(crate) async fn over(&self) {
         let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {
@@ -297,7 +302,8 @@ impl LeaseRef {
         self.pool == pool && self.cell.key() == key
     }
 
-    /// The error of a nested call that would wait for this lock, which its own call path holds.
+    /// Returns the error of a nested call that would wait for this lock although an enclosing call
+    /// holds it.
     pub(crate) fn would_deadlock(&self, key: &str) -> LockError {
         LockError::WouldDeadlock {
             key: key.to_owned(),
@@ -305,7 +311,7 @@ impl LeaseRef {
         }
     }
 
-    /// Records that a call at `at` waits for this lock in a task spawned by the body.
+    /// Records that a call at `at` waits for this lock in a task spawned by the holder's body.
     pub(crate) fn awaited_in_task(&self, at: At) {
         let _ = self.own_task.set(Arc::new(Mutex::new(Some(at))));
     }
@@ -323,8 +329,8 @@ impl LeaseRef {
         self.clone()
     }
 
-    /// Returns the same lease for a nested call, with a separate permit for the calls nested in
-    /// that one.
+    /// Returns this lease for a nested call that enters the lock. The calls nested in that call
+    /// share a separate permit.
     pub(crate) fn entered(&self) -> Self {
         Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
     }

@@ -1,5 +1,6 @@
-//! The locks that the running code is inside of. A nested call looks them up, to enter a lock or to
-//! refuse a deadlock. Tasks of `leasehold::spawn` inherit them for `is_held`.
+//! The locks around the running code. A nested call looks its key up here, to enter the lock, or to
+//! return an error instead of a deadlock. Tasks of `leasehold::spawn` inherit these locks for
+//! `is_held`.
 
 pub(crate) mod call_site;
 pub(crate) mod is_held;

@@ -3,9 +3,9 @@
 //! The path follows the future, not the thread. The code that polls a body, the gate, puts the
 //! call's locks on the path before each poll, and takes them off afterwards. So the path is correct
 //! across awaits, in `join!` and `select!`, and through boxes and trait objects. A task that the
-//! body spawns is polled outside of the gate, so it is not inside these locks. Neither is a task
-//! that runs on the thread of a waiting body, for example in the `block_on` of a blocking body. So
-//! the path also records the task of each body.
+//! body spawns is polled outside of the gate, so it is not inside these locks. A blocking body can
+//! also poll other tasks on its thread, for example in a `block_on`. These are not inside the locks
+//! either, so the path records the task of each body.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,18 +20,19 @@ use crate::error::LockError;
 use crate::pool::PoolId;
 
 thread_local! {
-    /// The locks around the running code, outermost first, each with the task that polls the body.
-    /// The task is none outside of tokio's tasks.
+    /// The locks around the running code, outermost first, each with the tokio task that polls its
+    /// body. The task is none if no tokio task polls the body.
     static PATH: RefCell<Vec<(Option<task::Id>, Locks)>> = const { RefCell::new(Vec::new()) };
 }
 
 tokio::task_local! {
-    /// The path of the code that spawned this task. It is used to check for held locks, but not for
-    /// nesting, because the task can outlive these locks.
+    /// The path of the code that spawned this task. `is_held` uses it, and so does the check for a
+    /// task that waits for a lock of its spawner. Nested calls do not use it, because the task can
+    /// outlive these locks.
     static SPAWNED_ON: Vec<Locks>;
 }
 
-/// Runs `poll` inside of `locks`.
+/// Calls `poll` with `locks` on the call path.
 pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {
@@ -41,7 +42,7 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // Fails only in the teardown of a thread, which has already dropped its path. Code that the
+    // `try_with` fails only while the thread ends, after its path was dropped. Code that such a
     // thread still polls counts as outside all locks.
     let entered = PATH.try_with(|path| path.borrow_mut().push((task::try_id(), locks.clone())));
     let _leave = entered.is_ok().then_some(Leave);
@@ -58,12 +59,12 @@ pub(crate) enum Standing {
     Lost(LockError),
 }
 
-/// Looks the key up on the path of the running code.
+/// Looks up the key on the path of the running code.
 pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
     on_path(|path| look(path, pool, key)).unwrap_or(Standing::Outside)
 }
 
-/// Passes the locks around the running code to `read`. None for a thread in its teardown.
+/// Passes the locks around the running code to `read`. Returns none if the thread is ending.
 fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
     let mine = |path: &[(Option<task::Id>, Locks)]| {
         if path.is_empty() {
@@ -78,10 +79,11 @@ fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
     PATH.try_with(|path| mine(&path.borrow())).ok()
 }
 
-/// Records that the running code waits at `at` for keys that the spawner of its task holds. If the
-/// spawner's body awaits the task, the body waits for its own lock.
+/// Records that a call at `at` in the running task waits for keys that the spawner of the task
+/// holds. If the spawner's body awaits the task, the body waits for its own lock.
 pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
-    // Fails outside of the tasks of `leasehold::spawn`. The spawner of another task is not known.
+    // `try_with` fails outside of tasks from `leasehold::spawn`. The locks of another task's
+    // spawner are not known.
     let _ = SPAWNED_ON.try_with(|path| {
         for key in keys {
             let leases = path.iter().flat_map(Locks::iter).filter_map(Lock::lease);
@@ -114,8 +116,8 @@ pub(crate) enum Inside {
     Outside(Vec<String>),
 }
 
-/// Returns the position of the running code relative to the lock that callers name `name`, in any
-/// pool.
+/// Returns the position of the running code relative to the locks of all pools whose key, without
+/// its namespace, is `name`.
 pub(crate) fn inside_of(name: &str) -> Inside {
     let (mut known, mut others) = (false, Vec::new());
     let held = any_lock(|lock| {
@@ -133,7 +135,7 @@ pub(crate) fn inside_of(name: &str) -> Inside {
     }
 }
 
-/// True if the running code is inside this lock, and its lease lasts.
+/// True if the running code is inside the lock `key` of this pool, and its lease lasts.
 pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     any_lock(|lock| {
         let lease = lock.lease();
@@ -141,8 +143,9 @@ pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     })
 }
 
-/// True if `meant` accepts one of the locks around the running code, from the outermost to the
-/// innermost.
+/// Passes the locks around the running code to `meant`, from the outermost to the innermost, until
+/// it returns true. Returns true if it did. For a spawned task, the locks of its spawner come
+/// first.
 fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
     SPAWNED_ON
         .try_with(|path| path.iter().flat_map(Locks::iter).any(&mut meant))
@@ -151,7 +154,7 @@ fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
             .unwrap_or(false)
 }
 
-/// Wraps the future of a task, so that it keeps the path of the running code.
+/// Wraps the future of a task, so that the task keeps the path of the running code for `is_held`.
 pub(crate) fn spawned_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut path = SPAWNED_ON.try_with(Vec::clone).unwrap_or_default();
     on_path(|here| path.extend(here.iter().copied().cloned()));

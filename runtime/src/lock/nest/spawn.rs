@@ -1,5 +1,5 @@
-//! Spawned tasks that inherit the pool of a scope. For `is_held`, they also inherit the locks of
-//! the code that spawns them.
+//! Spawned tasks that inherit the pool of the scope in which they are spawned. In such a task,
+//! `is_held` is also true for the locks of the spawning code.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use super::nesting;
 use crate::pool::scope;
 
 /// Like [`tokio::spawn`], but the task uses the pool of the [`scope`](crate::LockPool::scope) in
-/// which this is called. Outside of a scope the task uses the installed pool.
+/// which `spawn` is called. Outside of a scope, the task uses the installed pool.
 ///
 /// ```
 /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -35,16 +35,16 @@ use crate::pool::scope;
 /// # }
 /// ```
 ///
-/// The task does not have the locks of its caller, because it can outlive them. For a key that the
-/// caller holds, the task is like any other call: it is refused or waits, and `reentrant` enters
-/// nothing. A body that awaits such a task waits for itself, until the task's `wait` or the body's
-/// lease is over. The log then has the event `own-lock` with `file:line` of the task's call. A body
-/// whose lease is lost is dropped, but the task is not. In the task, [`is_held`](crate::is_held())
-/// is true for the locks of its caller, as long as their leases last.
+/// The task does not have the locks of the body that spawns it, because it can outlive them. If the
+/// task requests a key that the body holds, it is refused or waits like any other call, even with
+/// `reentrant`. A body that awaits such a waiting task waits for itself, until the task's `wait` or
+/// the body's lease is over. If the lease is lost first, the log has the event `own-lock` with
+/// `file:line` of the task's call. A lost lease drops the body, but not the task. In the task,
+/// [`is_held`](crate::is_held()) is true for the locks of the body, as long as their leases last.
 ///
 /// Cancel safe like [`tokio::spawn`]: the task continues when its handle is dropped. If the task is
-/// aborted, its future is dropped, which releases its locks. The task keeps the pool of its scope
-/// running until it ends.
+/// aborted, its future is dropped, which releases its locks. The pool of the scope runs at least
+/// until the task ends.
 ///
 /// # Panics
 ///
@@ -59,8 +59,8 @@ where
     tokio::spawn(taken_along(future))
 }
 
-/// Wraps the future of a task, so that it keeps the scope of the running code, and its locks for
-/// [`is_held`](crate::is_held()).
+/// Wraps the future of a task, so that the task inherits the scope of the running code. For
+/// [`is_held`](crate::is_held()), the task also inherits the locks around this code.
 pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     scope::taken_along(nesting::spawned_here(future))
 }

@@ -30,11 +30,11 @@ use crate::pool::LockPool;
 ///
 /// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// The locks of the call. A call that takes a single lock itself has the requested lock here
-    /// from the start. For other calls, this is empty until `others` is ready.
+    /// The locks of the call. For a call that takes a single lock itself, this has the requested
+    /// lock from the start. For other calls, it is empty until `others` is ready.
     held: HeldLocks,
-    /// The future that takes the locks of a call with several keys, or of a call that enters a
-    /// lock. Its result is moved into `held`.
+    /// The future that takes the locks of a call with several keys, or of a nested call that enters
+    /// a lock of an enclosing call. Its result is moved into `held`.
     others: Option<Taken>,
     /// Minimum time for which the locks stay at the store, from the moment when all are taken.
     min_hold: Option<Duration>,
@@ -44,8 +44,8 @@ pub(crate) struct Acquisition {
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
 
-/// Begins to take or enter every lock. The caller must poll the acquisition next, because nothing
-/// wakes its task before that.
+/// Begins to take every lock of a call, or to enter it if an enclosing call holds it. The caller
+/// must poll the acquisition next, because nothing wakes its task before that.
 pub(crate) fn begin(
     pool: LockPool,
     locks: Locks,
@@ -122,7 +122,7 @@ fn ask(
 }
 
 /// Begins to adopt a lock handed over by another process. The caller must poll the acquisition
-/// next, as after `begin`.
+/// next, because nothing wakes its task before that.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
@@ -146,7 +146,7 @@ pub(crate) fn begin_adoption(
 }
 
 impl Acquisition {
-    /// Ready when the call has all its locks, or cannot get them.
+    /// Ready when the call has all its locks, gets a kept result, or is refused.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let taken = ready!(self.poll_asking(cx));
         match (self.asking.take(), &taken) {
@@ -158,7 +158,7 @@ impl Acquisition {
         Poll::Ready(taken.map(drop))
     }
 
-    /// Polls the request of the locks. Ready with the current time, if it is known.
+    /// Polls the requests for the locks. When all are taken, returns the current time, if known.
     fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Instant>, LockError>> {
         let now = match &mut self.others {
             None => ready!(self.held.poll_taken(cx))?,
@@ -168,8 +168,8 @@ impl Acquisition {
                 None
             }
         };
-        // `min_hold` counts from now, when the body begins. It does not apply to locks that the
-        // call gave back before it had all of them.
+        // Sets `min_hold` only now, because it counts from the start of the body. A lock that the
+        // call took and gave back before it had all its locks is not kept.
         if let Some(min_hold) = self.min_hold.take() {
             self.held.keep_min_hold(min_hold);
         }
@@ -195,7 +195,7 @@ struct Want {
     holder: Option<Box<LeaseRef>>,
 }
 
-/// Parameters of a call that locks several keys or enters a lock.
+/// Parameters of a call that locks several keys, or that enters a lock of an enclosing call.
 struct Taking {
     pool: LockPool,
     plan: Plan,
@@ -208,8 +208,8 @@ impl Want {
     fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
         let key = pool.full_key(lock.name());
         let holder = match nesting::standing(pool.id(), &key) {
-            // A share is not entered, because a nested exclusive call needs the whole lock. Nor is
-            // a second share requested: it could queue behind a writer that waits for the first.
+            // A call inside a share is refused. An exclusive call would wait for that share, and a
+            // second share could queue behind a writer that waits for the first.
             Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
@@ -256,7 +256,7 @@ fn lease(lock: &PendingLock, plan: &Plan, at: At) -> LeaseRef {
 }
 
 impl Taking {
-    /// Takes or enters every lock of a call that locks several keys or enters a lock.
+    /// Takes or enters every lock, and then sets the leases in `locks`.
     async fn taken(
         self,
         locks: Locks,
@@ -282,8 +282,8 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request. This works if the store can take them in one step and every
-    /// key is free. No other call of this process may hold or request one. Returns none if the call
+    /// Takes all locks with one request. This works only if the store can take them in one step,
+    /// every key is free, and no other call of this process requests one. Returns none if the call
     /// must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
@@ -293,7 +293,7 @@ impl Taking {
         match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
             Ok(locks) => Ok(locks.map(|locks| locks.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
-            // A call that takes its locks individually can wait for them, and for the store.
+            // The call has time left to wait for its locks individually, or for the store.
             Err(_) if !self.left().is_zero() => Ok(None),
             Err(LockError::Contended {
                 key,
@@ -310,8 +310,8 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are released at once. Returns none if the first leases have become too old
-    /// (see `fresh`). The call then starts again.
+    /// locks taken so far are released at once. Returns none if the first leases have become too
+    /// old for the body to begin (see `fresh`). The caller then tries again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
@@ -331,7 +331,7 @@ impl Taking {
         }
     }
 
-    /// Takes the permit of a nested call. Waits for it no longer than `nested_wait`.
+    /// Takes the permit to run inside an enclosing call's lock. Waits at most for `nested_wait`.
     async fn nested_permit(
         &self,
         want: &Want,
@@ -356,22 +356,22 @@ impl Taking {
         permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))
     }
 
-    /// Estimates `retry_after` for a lock that another branch of the enclosing body has entered.
-    /// The run time of that branch is unknown.
+    /// Returns `retry_after` for a lock that another branch of the enclosing body has entered.
+    /// Without the pool's `retry_hint`, this is at most 1 s: the branch's run time is unknown.
     fn retry_nested(&self, holder: &LeaseRef) -> Duration {
         let unknown = || holder.cell.remaining().min(UNKNOWN);
         self.pool.retry_hint().unwrap_or_else(unknown)
     }
 
-    /// Completes when the call has waited for `budget`.
+    /// Completes when `budget` is over, counted from the start of the call's acquire.
     async fn end_of(&self, budget: Duration) {
         let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // A stopped engine drops `caller`, which ends this wait, and has ended the outer lease.
+        // A stopped engine drops `caller`, which ends this wait. The enclosing lease is over, too.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
-            // The task may be polled for another reason before the engine wakes it.
+            // After `at`, the task may be polled for another reason before the engine wakes it.
             if at <= engine.clock().now() {
                 return Poll::Ready(());
             }
@@ -380,8 +380,8 @@ impl Taking {
         .await;
     }
 
-    /// Takes one lock, after those in `before`. Returns none if the leases in `before` would become
-    /// too old while the call waits.
+    /// Takes one lock for a call that already has the locks in `before`. Returns none if the leases
+    /// in `before` become too old while the call waits.
     async fn one(
         &self,
         want: &Want,
@@ -418,7 +418,7 @@ impl Taking {
         acquire(key, &self.pool, &self.plan, self.at, self.label, budget)
     }
 
-    /// Returns the rest of the call's `wait`, one budget for all its keys.
+    /// Returns the rest of the call's `wait`, which all keys of the call share.
     fn left(&self) -> Duration {
         if seeded!(BudgetPerKey) {
             return self.plan.wait;
@@ -431,8 +431,8 @@ impl Taking {
         self.pool.engine().clock().now().since(self.since)
     }
 
-    /// Returns the time until a lease taken so far is too old: the body must begin with at least
-    /// half a ttl left. A watchdog renews these leases, so they do not become too old.
+    /// Returns the time until the first lease in `held` has less than half its ttl left, which is
+    /// too little for a body to begin. A watchdog renews these leases, so there is no limit.
     fn fresh(&self, held: &[HeldLock]) -> Duration {
         let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
         let least = own.map(|lock| lock.cell().remaining()).min();

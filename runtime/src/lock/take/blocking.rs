@@ -1,8 +1,8 @@
 //! Calls that park their thread instead of being awaited.
 //!
 //! The thread polls the same future as an async caller, so there is one way to take, keep and
-//! release a lock. The thread is woken when the store's answer is read, by a listener or by the
-//! keeper on its own thread. No part of the future needs a timer or a task of the caller's runtime.
+//! release a lock. A listener, or the keeper on its own thread, reads the store's answer and wakes
+//! the parked thread. No part of the future needs a timer or a task of the caller's runtime.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,20 +20,20 @@ use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
 
 thread_local! {
-    /// True while a call parks this thread, and the thread belongs to a runtime.
+    /// True while a call parks this thread, if [`is_worker`] was true before.
     static PARKED_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A call that parks its thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parks {
-    /// True if the thread belongs to a runtime, whose tasks cannot run on the parked thread.
+    /// True if the thread runs tasks of a runtime, which stop while the call parks the thread.
     on_worker: bool,
 }
 
 impl Parks {
-    /// Describes a call at `at` that is about to park this thread. The first call of the process
-    /// that parks a runtime's own thread is logged.
+    /// Describes a call at `at`, which is about to park this thread. If the thread runs tasks of a
+    /// runtime, logs a warning, but only for the first such call of the process.
     pub(crate) fn here(at: At) -> Self {
         static LOGGED: AtomicBool = AtomicBool::new(false);
         let on_worker = is_worker();
@@ -51,8 +51,9 @@ impl Parks {
         Self { on_worker }
     }
 
-    /// Refuses a call that parks a runtime's own thread, if the pool's engine has no dedicated
-    /// thread. The engine could then not run, and the call would wait forever.
+    /// Refuses a call if it parks a thread that runs tasks of a runtime, and the pool's engine is
+    /// itself a task. If that task needs the parked thread, the engine cannot run, and the call
+    /// would wait forever.
     pub(crate) fn check(self, pool: &LockPool) -> Result<(), LockError> {
         if self.on_worker && !pool.has_own_thread() {
             return Err(LockError::config(
@@ -65,13 +66,14 @@ impl Parks {
     }
 }
 
-/// True if a task, or the future of a `block_on`, runs on this thread. False for a thread of
-/// `spawn_blocking` or in `block_in_place`, which may block.
+/// True if a task, or the future of a `block_on`, runs on this thread. False for a thread that may
+/// block: in `spawn_blocking` or `block_in_place`. Also false where the program itself uses
+/// `tokio::task::unconstrained`.
 ///
 /// tokio has no function for this. But inside a task or a `block_on`, and only there, tokio limits
-/// the number of operations between two yields to at most 255. This function uses the limit up, and
-/// thereby detects it. The task then yields at its next operation, which matters little to a task
-/// that blocks its thread.
+/// the number of operations between two yields to at most 255. This function counts 256 operations,
+/// and returns true if tokio refuses one. The task then yields at its next operation, which matters
+/// little to a task that blocks its thread.
 fn is_worker() -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     let mut is_limited = || match coop::poll_proceed(&mut cx) {
@@ -81,7 +83,8 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    // A parked call's body runs without this limit, so `PARKED_WORKER` marks the worker's thread.
+    // `park` runs a call's body without this limit. So inside such a body, only `PARKED_WORKER`
+    // shows that the thread is a worker.
     PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
@@ -97,8 +100,9 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
-    // Inside a task, an operation beyond tokio's limit is not woken before the task yields. A
-    // parked thread does not yield, so it would wait forever.
+    // If the future used up tokio's limit for the task around it, tokio would wake it only after
+    // that task yields. But the task cannot yield while its thread is parked, so the future would
+    // wait forever.
     polled(coop::unconstrained(future))
 }
 
@@ -111,8 +115,8 @@ mod tests {
 
     const ELSEWHERE: Parks = Parks { on_worker: false };
 
-    /// Fails if the body of a call that parks a worker does not count as running on a worker.
-    /// Checks a nested call, too.
+    /// A call parks the thread of a `block_on`. Fails if `is_worker` is then false in the call's
+    /// body, or in the body of a second parking call inside it.
     #[test]
     fn a_nested_parked_call_belongs_to_its_worker() {
         let [one, _] = runtimes();
@@ -129,7 +133,7 @@ mod tests {
         [one.build(), several.worker_threads(2).build()].map(|runtime| runtime.expect("it starts"))
     }
 
-    /// Fails if a thread that may block counts as a worker, or if a worker does not.
+    /// Fails if `is_worker` is true on a thread that may block, or false in a task or a `block_on`.
     #[test]
     fn workers_are_recognized() {
         assert!(!is_worker(), "a thread without a runtime");
@@ -150,7 +154,8 @@ mod tests {
         assert!(!is_worker, "a thread in `block_in_place`");
     }
 
-    /// Fails if tokio's limit for the blocked task also applies to the parked future.
+    /// A task uses up tokio's limit of operations, and then parks its thread. Fails if the limit
+    /// also applies to the future that the parked thread polls.
     #[test]
     fn a_parked_future_has_no_limit() {
         let [one, _] = runtimes();

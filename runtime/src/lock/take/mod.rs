@@ -1,4 +1,4 @@
-//! Taking the locks of a call, from its settings to the locks that it has.
+//! Taking the locks of a call: its settings, its requests, and the locks that it then holds.
 
 pub(crate) mod acquire;
 pub(crate) mod blocking;

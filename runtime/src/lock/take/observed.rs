@@ -1,13 +1,13 @@
 //! The observation of a call: its spans, and its metrics, which are grouped by key template.
 //!
-//! A call requests its locks ([`Asking`]), and is then refused or holds them ([`Holding`]). Both
-//! values live in the call. So the spans are created, entered and closed in the caller's own task.
-//! A subscriber is the program's code, and none of it runs under the engine's mutex. A blocking
-//! subscriber delays only its caller. A panicking subscriber ends at most the call that it
-//! observes, and the locks of that call are released.
+//! A call requests its locks ([`Asking`]), and is then refused or holds them ([`Holding`]). The
+//! call's future owns these two values. So the spans are created, entered and closed in the
+//! caller's own task. The `tracing` subscriber is the program's code, and never runs under the
+//! engine's mutex. If it blocks, it delays only the call that it observes. If it panics, it ends at
+//! most that call, and the call's locks are released.
 //!
-//! Metrics are added to atomics. The [reporter thread](crate::base::reporter) collects the metrics
-//! from the atomics.
+//! A call counts its metrics in atomics, from which the [reporter thread](crate::base::reporter)
+//! collects them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -26,19 +26,22 @@ use crate::lock::nest::leases::Locks;
 /// The target of the spans, by which a subscriber selects them.
 const TARGET: &str = "leasehold";
 
-/// A call that requests its locks. Dropping this records that the call has given up.
+/// Span and metrics of a call that requests its locks. If this is dropped before an outcome is
+/// recorded, it records [`Outcome::Dropped`].
 pub(crate) struct Asking {
     label: Label,
     clock: Clock,
     /// Time of the request. None if neither the metrics nor a span need it.
     since: Option<Instant>,
     span: Span,
-    /// Shown in the spans. None if the pool does not [log keys](crate::LockPoolBuilder::log_keys).
+    /// Keys to show in the spans. None if the pool does not
+    /// [log keys](crate::LockPoolBuilder::log_keys), or the span is disabled.
     keys: Option<Keys>,
     is_over: bool,
 }
 
-/// A call that holds its locks. Dropping this completes its span and its metrics.
+/// Span and metrics of a call that holds its locks. Dropping this closes the span, and counts the
+/// time for which the locks were held.
 pub(crate) struct Holding {
     label: Label,
     clock: Clock,
@@ -54,10 +57,11 @@ pub(crate) struct Holding {
 struct Keys(Locks);
 
 impl Asking {
-    /// Begins to observe a call that requests its locks. With `log_keys`, its spans show its keys.
+    /// Begins to observe a call that requests its locks. With `log_keys`, the call's spans show the
+    /// keys.
     pub(crate) fn begin(label: Label, locks: &Locks, clock: Clock, log_keys: bool) -> Self {
-        // The span comes first: if the subscriber panics, the metrics have not counted the call
-        // yet.
+        // The span is created before the call is counted. Otherwise, if the subscriber panicked
+        // here, the metrics would show the call as waiting forever.
         let span = acquire_span(label);
         let keys = (log_keys && !span.is_disabled()).then(|| Keys(locks.clone()));
         if let Some(keys) = &keys {
@@ -75,13 +79,12 @@ impl Asking {
         }
     }
 
-    /// Records that the call is refused.
     pub(crate) fn refused(mut self, error: &LockError) {
         let (_, waited) = self.time(None);
         self.ends(Outcome::of(error), waited, false);
     }
 
-    /// Records that a kept result answers the call, which holds no lock.
+    /// Records that the call got a kept result instead of its lock.
     pub(crate) fn replayed(mut self) {
         let (_, waited) = self.time(None);
         self.ends(Outcome::Replayed, waited, false);
@@ -125,15 +128,15 @@ impl Asking {
         }
     }
 
-    /// Returns the current time, and the time since the call requested its locks. `now` is the
-    /// current time, if known.
+    /// Returns the current time, and the time since the call requested its locks. Returns none and
+    /// zero if nothing needs them. `now` is the current time, if the caller knows it.
     fn time(&self, now: Option<Instant>) -> (Option<Instant>, Duration) {
         let now = self.since.map(|_| now.unwrap_or_else(|| self.clock.now()));
         let waited = now.zip(self.since).map(|(now, since)| now.since(since));
         (now, waited.unwrap_or_default())
     }
 
-    /// Records the outcome of the acquire.
+    /// Records the outcome of the acquire. `holds` is true if the call now counts as a holder.
     fn ends(&mut self, outcome: Outcome, waited: Duration, holds: bool) {
         guarded(|| {
             self.span.record("lock.waited_ms", millis(waited));
@@ -160,7 +163,8 @@ impl Holding {
         self.span.enter()
     }
 
-    /// Records that the call no longer holds its locks. The first recorded end counts.
+    /// Records that the call no longer holds its locks, and the reason. Does nothing if an end is
+    /// already recorded.
     pub(crate) fn close(&mut self, end: End) {
         if self.closed.is_some() {
             return;
@@ -172,7 +176,7 @@ impl Holding {
         }
     }
 
-    /// Records that the release found the lock gone: it had been lost.
+    /// Changes the recorded end to a loss, because the release found the lock gone.
     pub(crate) fn was_lost(&mut self) {
         if let Some((end, _)) = &mut self.closed {
             *end = End::Lost;
@@ -237,8 +241,8 @@ fn close(span: &mut Span) {
     }
 }
 
-/// Calls the subscriber. If it panics, only this report is lost. The call continues, and a panic
-/// during a drop does not end the process.
+/// Runs `report`, which calls the subscriber. If the subscriber panics, only this report is lost,
+/// and the call continues. Otherwise, a panic during a `drop` could end the process.
 fn guarded(report: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(report));
 }

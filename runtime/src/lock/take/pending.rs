@@ -17,21 +17,22 @@ use crate::error::LockError;
 use crate::pool::{LockPool, PoolId};
 use crate::store::kept::Record;
 
-/// One lock of one call. Its ticket exists in the engine from before anything is sent until the
-/// release. Dropping this at any time gives up what the ticket has: a place in the queue, a running
-/// acquire, or a lock.
+/// One lock of one call. The engine creates its ticket before it sends a request to the store, and
+/// keeps the ticket until the release. Dropping this at any time gives up what the ticket has: a
+/// place in the queue, a running acquire, or a lock.
 pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
     cell: Arc<LeaseCell>,
-    /// The token that the acquire of this lock sends.
+    /// The token in this lock's own acquire. A lock that an earlier call of this process handed
+    /// over has another token: see [`LeaseCell::inherited`].
     token: Token,
     let_go: bool,
 }
 
 impl PendingLock {
     /// Requests the lock. The caller must poll [`poll_taken`](Self::poll_taken) next, because the
-    /// answer wakes only a task that has polled it.
+    /// answer wakes only a task that has polled before.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
@@ -60,8 +61,8 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// Leaves the lock at the store. This process no longer renews or releases it. Returns its
-    /// token.
+    /// Leaves the lock at the store, and returns the lock's token, with which another process can
+    /// adopt it. This process no longer renews or releases the lock.
     pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
         let token = self.cell.inherited().unwrap_or(self.token);
         if !seeded!(RenewedAfterHandOver) {
@@ -76,11 +77,11 @@ impl PendingLock {
         &self.pool
     }
 
-    /// Ready when the requested lock is held, cannot be taken, or has a kept result
-    /// ([`LeaseCell::kept`]). For a held lock, the result is the current time.
+    /// Ready when the requested lock is held or cannot be taken, or when a kept result answers the
+    /// call ([`LeaseCell::kept`]). For a held lock, returns the current time.
     ///
-    /// Cancel safety: the ticket exists before the engine gets the request. So a value dropped at
-    /// any point leaves no lock behind: the engine removes the key that the request may have set.
+    /// Cancel safety: the ticket exists before the store gets the request. So a lock dropped at any
+    /// point leaves nothing behind: the engine removes the key that the request may have set.
     pub(crate) fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
@@ -89,18 +90,19 @@ impl PendingLock {
         // The lease may have ended between the grant and this poll.
         let now = self.cell.live_at();
         if now.is_err() && self.cell.kept().is_some() {
-            // The engine has forgotten the ticket already.
+            // The engine has already forgotten the ticket, so `drop` need not abandon it.
             self.let_go = true;
             return Poll::Ready(Ok(None));
         }
         Poll::Ready(now.map(Some))
     }
 
-    /// Takes the locks of one call in one request, without queueing. A call without a `wait` fails
-    /// if this try fails. With a `wait`, the try lasts at most that long, and the call then queues
-    /// for the locks individually.
+    /// Takes the locks of one call with one request, without queueing. The request lasts at most
+    /// `io_timeout`, or `wait` if that is shorter and not zero. If a key is held, a call with zero
+    /// `wait` gets an error.
     ///
-    /// Returns none if the locks can only be taken individually, or if a lease is already over.
+    /// Returns none if the call must take the locks individually, for example because a key is held
+    /// and `wait` is not zero. Also returns none if a lease is already over.
     ///
     /// Cancel safety: like [`poll_taken`](Self::poll_taken), for each of the locks.
     pub(crate) async fn take_all(
@@ -134,24 +136,25 @@ impl PendingLock {
         }
     }
 
-    /// Polls the engine's answer to the request. Sometimes this first lets other tasks of the
-    /// runtime run, even if the answer is there. Otherwise a task that takes one lock after the
-    /// other might never let them run.
+    /// Polls the engine's answer to the request. Takes part in tokio's cooperative scheduling:
+    /// sometimes this is pending although the answer is there, so that other tasks can run.
+    /// Otherwise, a task that takes one lock after another might never yield.
     fn poll_granted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let budget = ready!(coop::poll_proceed(cx));
         let granted = ready!(self.cell.poll_granted(cx));
         budget.made_progress();
-        // If the lock was refused, the engine has forgotten the ticket already.
+        // If the lock was refused, the engine has already forgotten the ticket.
         self.let_go = granted.is_err();
         Poll::Ready(granted)
     }
 
-    /// Reports that the body has been polled `polls` times inside this lock. A test kit may take
-    /// the lock away now.
+    /// Reports to a test kit that the body has been polled `polls` times inside this lock. The kit
+    /// may then take the lock away.
     pub(crate) fn polled(&self, polls: u32) {
         if self.pool.loses(self.id, polls) {
-            // The test kit takes the lock away now. This task is awake, so its waker is dropped.
-            // Otherwise the loss would wake it for an additional poll.
+            // The kit takes the lock away when `Listen` makes the engine poll the store. This task
+            // is awake, so its stored waker is dropped. Otherwise the loss would cause an
+            // additional poll.
             drop(self.cell.take_waker());
             // An error means that the engine has stopped, which has ended the lease.
             let _ = self.send(Command::Listen);
@@ -166,9 +169,9 @@ impl PendingLock {
         &self.cell
     }
 
-    /// Turns the lock into a share, so that readers can enter beside this call.
+    /// Turns the lock into a share, so that readers can hold it together with this call.
     ///
-    /// Cancel safe: the engine continues the downgrade.
+    /// Cancel safe: if the future is dropped, the engine continues the downgrade.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
         self.send(Command::Downgrade(self.id))?;
@@ -178,8 +181,8 @@ impl PendingLock {
         Err(self.cell.lost_error())
     }
 
-    /// Keeps the locks of one call at the store for at least `min_hold` from now, whether they are
-    /// released or dropped.
+    /// Keeps the locks of one call at the store for at least `min_hold` from now, even if they are
+    /// released or dropped earlier.
     pub(crate) fn keep_min_hold<'a>(locks: impl Iterator<Item = &'a Self>, min_hold: Duration) {
         let locks: Vec<&Self> = locks.collect();
         let Some(first) = locks.first() else {
@@ -191,14 +194,16 @@ impl PendingLock {
         let _ = first.send(Command::KeepUntil { ids, until });
     }
 
-    /// Requests the release, now or after `keep`, without waiting for it.
+    /// Requests the release, without waiting for the answer. With `keep`, the store keeps the key
+    /// for that time after the release.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.cell.close();
         // An error means that the engine is gone. The lock then expires after its ttl.
         self.let_go = self.send(Command::Release { id: self.id, keep }).is_ok();
     }
 
-    /// Like [`begin_release`](Self::begin_release), but the store keeps a result beside the lock.
+    /// Like [`begin_release`](Self::begin_release), but the store also keeps the call's result,
+    /// which is in `record`.
     pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
         self.cell.close();
         let id = self.id;
@@ -206,13 +211,14 @@ impl PendingLock {
         self.let_go = self.send(Command::ReleaseWith { id, keep, record }).is_ok();
     }
 
-    /// Maximum length of a kept result, in bytes.
+    /// Returns the maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.pool.replay_limit()
     }
 
-    /// Requests the release of the locks of one call, in one command.
+    /// Like [`begin_release`](Self::begin_release), but releases all locks of one call with one
+    /// command to the engine.
     pub(crate) fn begin_release_all<'a>(
         mut locks: impl Iterator<Item = &'a mut Self>,
         keep: Option<Duration>,
@@ -238,10 +244,12 @@ impl PendingLock {
         }
     }
 
-    /// Ready with the store's answer to a requested release. Waits at most a tenth of the ttl and
-    /// at most 1 s. Without an answer, the engine retries the release in the background.
+    /// Ready with the store's answer to a requested release. The wait is at most a tenth of the ttl
+    /// and at most 1 s. Without an answer by then, the result is false, and the engine retries the
+    /// release in the background.
     ///
-    /// The result is true if the store answered that the lock was gone: a lost lease.
+    /// The result is true if the store answered that the lock was already gone, which means a lost
+    /// lease.
     pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
         if !self.let_go {
             return Poll::Ready(false);

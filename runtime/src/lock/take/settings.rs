@@ -1,4 +1,5 @@
-//! The settings of a call, and the plan that follows from them.
+//! The settings of a call, and the plan: the same settings, checked and completed with the pool's
+//! defaults.
 
 use std::time::Duration;
 
@@ -25,11 +26,11 @@ pub(crate) struct Settings {
     pub(crate) min_hold: Option<Duration>,
     /// The label of a lock taken without the attribute.
     pub(crate) label: Option<Label>,
-    /// Time for which the result is kept.
+    /// Time for which the store keeps the result of a `replay` call. None for other calls.
     pub(crate) replay: Option<Duration>,
-    /// Set if the call parks its thread.
+    /// Set for a blocking call, which parks its thread.
     pub(crate) parks: Option<Parks>,
-    /// True for a call of `lead`.
+    /// True for a leader: a call by [`LockRequest::lead`](crate::LockRequest::lead).
     pub(crate) leads: bool,
     /// Fingerprint of the call's parameters, or the reason why there is none.
     pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
@@ -41,7 +42,7 @@ pub(crate) enum OnLost {
     /// The body is dropped at its next poll.
     #[default]
     Cancel,
-    /// The body continues, and can check its handle.
+    /// The body continues, and can detect the loss through its [`LockHandle`](crate::LockHandle).
     Continue,
 }
 
@@ -76,9 +77,10 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) wait: Duration,
-    /// Maximum time for which a nested call waits for its permit. None: as long as the lease lasts.
+    /// Maximum time for which a nested call waits for the permit to run inside the enclosing call's
+    /// lock. None: as long as the lease of that lock lasts.
     pub(crate) nested_wait: Option<Duration>,
-    /// Time for which the lock stays taken after a success.
+    /// Time for which the lock stays taken after the body has succeeded.
     pub(crate) cooldown: Duration,
     pub(crate) share: Option<Share>,
     /// Minimum time for which the lock stays at the store, counted from the moment when the call
@@ -93,7 +95,7 @@ pub(crate) struct Plan {
 /// The interval at which a watchdog renews.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Beat {
-    /// A third of the ttl after the last renewal.
+    /// Renews when a third of the ttl has passed since the last renewal.
     Default,
     Every(Duration),
 }
@@ -135,9 +137,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // Without any `wait`, a call tries once for a lock that another call holds. Nested
-            // calls in branches of one body then wait for each other as long as the lease lasts:
-            // `nested_wait` is none.
+            // If neither the call nor the pool sets a `wait`, the call tries once for a lock that
+            // an unrelated call holds. If an enclosing call holds the lock, the call waits for
+            // other calls nested in that body as long as the lease lasts: `nested_wait` is none.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
@@ -147,8 +149,8 @@ impl Settings {
         })
     }
 
-    /// Checks the options of a `replay` call. A result belongs to one key, which its call must have
-    /// taken itself as an exclusive lock.
+    /// Checks the options of a `replay` call. A kept result belongs to one key. The call must take
+    /// this key's lock itself, and exclusively.
     fn replay(&self) -> Result<Option<Replay>, LockError> {
         let Some(replay) = self.replay else {
             return Ok(None);
@@ -181,8 +183,8 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Checks `min_hold`. Without a watchdog it is at most the ttl, so the key's ttl keeps the lock
-    /// for this time even if the process dies.
+    /// Checks `min_hold`. Without a watchdog, it must not exceed the ttl. The key's ttl then keeps
+    /// the lock for this time even if the process dies.
     fn min_hold(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
         let Some(min_hold) = self.min_hold else {
             return Ok(None);

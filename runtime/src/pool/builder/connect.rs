@@ -26,7 +26,8 @@ use crate::store::options::Options;
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// The engine requests no further lock while this many requests have no answer. A server answers
-/// this many requests within a few dozen milliseconds, so a further request waits no longer.
+/// this many requests within a few dozen milliseconds, so this limit delays a further request by no
+/// more than that.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPoolBuilder {
@@ -90,8 +91,8 @@ pub(super) struct Connection {
     pub(super) target: Target,
     pub(super) options: Options,
     pub(super) limits: Limits,
-    /// The locks, if the store keeps them in this process. None for a store on a server. Set when
-    /// the store is connected.
+    /// The locks of a store in this process. None for a store on a server. Set when the store is
+    /// connected.
     local: Arc<OnceLock<Option<Arc<Space>>>>,
 }
 
@@ -128,8 +129,8 @@ impl Connection {
         self.target.to_string()
     }
 
-    /// Returns `connecting` with an additional step, which sets `local` when the store is
-    /// connected.
+    /// Returns a future that runs `connecting`, and then sets `local` to the locks of the connected
+    /// store.
     pub(super) fn noting(&self, connecting: Connecting) -> Connecting {
         let local = Arc::clone(&self.local);
         Box::pin(async move {

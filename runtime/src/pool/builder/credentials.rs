@@ -12,18 +12,18 @@ impl LockPoolBuilder {
     /// The function runs before each connection. If the credentials are
     /// [valid for](Credentials::valid_for) a time, it also runs when three quarters of that time
     /// have passed. Redis then logs in again on the open connection. PostgreSQL and etcd replace
-    /// the connection. No lease is lost by that. At ZooKeeper a login does not expire, and the time
+    /// the connection. Neither loses a lease. On ZooKeeper, a login does not expire, so the time
     /// has no effect.
     ///
     /// If the function fails, or the server refuses the login, the pool tries again, at most once a
-    /// second. The error of a call then names the user. Calls with `wait` wait meanwhile, and held
-    /// locks are renewed over the connection that is still open.
+    /// second. Meanwhile, calls with `wait` wait, and the error of a refused call names the user.
+    /// Held locks are renewed over the old connection, if it is still open.
     ///
-    /// The function runs on a separate thread with its own tokio runtime, so it may block. It may
-    /// take up to the time limit of the connection attempt, at most the
-    /// [`io_timeout`](Self::io_timeout); after that its future is dropped. A panic counts as a
-    /// failure. With Sentinels, the credentials are those of the data servers; for a cluster and
-    /// for `redlock://`, they are those of all nodes. `memory://` has no login:
+    /// The function runs on a separate thread with its own tokio runtime, so it may block. If it
+    /// takes longer than the time limit of the connection attempt (at most the
+    /// [`io_timeout`](Self::io_timeout)), its future is dropped. A panic counts as a failure. With
+    /// Sentinels, the credentials are those of the data servers; for a cluster and for
+    /// `redlock://`, they are those of all nodes. `memory://` has no login:
     /// [`connect`](Self::connect) then returns [`LockError::Config`](crate::LockError::Config).
     ///
     /// ```no_run
@@ -51,11 +51,11 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets a file that has the password. It is read before each connection, so the password can
-    /// change. A line break at its end is ignored. The user is that of the URL. In a URL this is
-    /// `?password_file=/run/secrets/redis`. The file set here takes precedence. It must be a
-    /// regular file with at most 64 KiB of UTF-8, and not empty. Otherwise the pool gets no
-    /// connection, and the error names the file.
+    /// Sets a file that contains the password. The pool reads the file before each connection, so
+    /// the password can change. Line breaks at the end of the file are ignored. The user is that of
+    /// the URL. In a URL, this option is `?password_file=/run/secrets/redis`. The file set here
+    /// takes precedence. The file must be a regular file with at most 64 KiB of UTF-8, and not
+    /// empty. Otherwise the pool gets no connection, and the error names the file.
     ///
     /// ```no_run
     /// let builder = leasehold::LockPool::builder()

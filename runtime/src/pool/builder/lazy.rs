@@ -13,17 +13,19 @@ impl LockPoolBuilder {
     /// Returns a pool at once, and connects it in the background. The program can start while its
     /// store is away.
     ///
-    /// The URL and the options are checked now, as far as that needs no server. Calls before the
+    /// This method checks the URL and the options, as far as that needs no server. Calls before the
     /// first connection behave as during an outage. A call with `wait` waits for the connection. A
-    /// call without it fails at once, with [`LockError::Unavailable`] and the code `connecting`.
+    /// call without `wait` fails at once with [`LockError::Unavailable`]. The error has the code
+    /// `connecting` until the first attempt has ended, and then the code of the failed attempt.
     /// [`ready`](LockPool::ready) fails until the pool is connected.
     ///
-    /// Attempts are repeated after 25 ms, up to 200 ms, and up to a second in a long outage. If the
-    /// server refuses the login, or does not fit the settings, the pool tries again once a second.
-    /// The first such failure is logged, and calls get its text.
+    /// A failed attempt is repeated after 25 ms. The pauses after later attempts grow to 200 ms,
+    /// and in a long outage to 1 s. If the server refuses the login, or does not fit the settings,
+    /// the pool tries again once a second. The first such failure is logged, and the errors of
+    /// calls contain its text.
     ///
-    /// Blocks for the start of a thread, usually less than a millisecond. A `memory://` pool is
-    /// connected at once.
+    /// This method blocks until a thread has started, which usually takes less than a millisecond.
+    /// A `memory://` pool is connected at once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -57,8 +59,8 @@ impl LockPoolBuilder {
     }
 }
 
-/// Returns a future that gives the store at once. A store on a server connects in the background
-/// after that.
+/// Returns a future that completes with the store at once. A store on a server then connects in the
+/// background.
 fn at_once(connection: &Connection) -> Connecting {
     let (target, options) = (connection.target.clone(), connection.options.clone());
     #[cfg(feature = "__remote")]

@@ -18,7 +18,8 @@ use crate::store::source::{Page, Place};
 type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 
 /// The locks that match a pattern; see [`LockPool::locks`]. With the feature of any store on a
-/// server, this type is a `Stream`. Programs without the crate `futures` use [`next`](Self::next).
+/// server, such as `redis`, this type implements `Stream`. Programs without the crate `futures` use
+/// [`next`](Self::next).
 ///
 /// Cancel safe: if the future of `next` is dropped, no lock of the list is skipped.
 ///
@@ -56,7 +57,8 @@ impl LockList {
         }
     }
 
-    /// Returns the next lock; none at the end of the list, and after an error.
+    /// Returns the next lock. Returns none at the end of the list, and after this method has
+    /// returned an error.
     ///
     /// ```
     /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {

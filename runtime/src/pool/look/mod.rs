@@ -1,7 +1,7 @@
 //! Inspecting the locks at a pool's store, and taking locks away by force.
 //!
-//! [`lock_list`] has the stream of a list of locks. [`observer`] reads the store separately from
-//! the pool's engine, so that a long list delays no renewal.
+//! [`lock_list`] has the stream that lists locks. [`observer`] reads the store separately from the
+//! pool's engine, so that a long list delays no renewal.
 
 pub(crate) mod lock_list;
 pub(crate) mod observer;
@@ -19,12 +19,12 @@ use crate::key;
 /// executor, even after the pool is shut down.
 ///
 /// If the store is on a server, the pool inspects locks over a separate connection, so that a long
-/// list does not delay other calls. The first use opens the connection, and 10 s without use close
-/// it.
+/// list does not delay other calls. This connection opens at its first use and closes after 10 s
+/// without use.
 impl LockPool {
     /// Returns information from the store about the lock `key`: its state, its holders and the
     /// waiting processes. This costs one round trip (two on etcd and ZooKeeper), and changes
-    /// nothing. A lock that no call holds is [`Free`](crate::LockState::Free).
+    /// nothing. A lock that is not in use has the state [`Free`](crate::LockState::Free).
     ///
     /// This takes at most about three times the pool's `io_timeout`.
     ///
@@ -53,8 +53,8 @@ impl LockPool {
     /// `*` matches any text, `?` matches one character, and `\` makes the next character literal.
     ///
     /// The stream reads the store page by page (`SCAN`), as fast as it is polled, and keeps one
-    /// page in memory. So the list is not a snapshot. A lock that is taken or released in the
-    /// meantime may be missing, and a lock that stays may appear twice. After an error the stream
+    /// page in memory. So the list is not a snapshot. A lock taken or released in the meantime may
+    /// be missing, and a lock held the whole time may appear twice. After an error, the stream
     /// ends.
     ///
     /// ```
@@ -76,14 +76,14 @@ impl LockPool {
         LockList::new(self.clone(), Pattern::new(pattern))
     }
 
-    /// Takes the lock `key` away from its holders, and returns its previous state; none if it was
-    /// free.
+    /// Takes the lock `key` away from its holders, and returns the lock's previous state; none if
+    /// the lock was free.
     ///
     /// A holder with a connected process is notified at once: its body is dropped and its call ends
     /// with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and after 3
-    /// seconds at the latest. So two bodies do not overlap, unless the old one continues for more
-    /// than 3 seconds. That can happen with a blocked thread, a stopped process, or
-    /// `on_lost = "continue"`.
+    /// seconds at the latest. So the body of the next holder does not overlap with this body,
+    /// unless this body continues for more than 3 seconds. That can happen with a blocked thread, a
+    /// stopped process, or `on_lost = "continue"`.
     ///
     /// A holder cannot be notified if its process is dead or disconnected, or if the holder is a
     /// client without leasehold. Then the lock becomes free at once. If such a holder is alive, it
@@ -95,8 +95,8 @@ impl LockPool {
     /// free.
     ///
     /// A lock that is kept by `cooldown`, or reserved for a waiting process, becomes free at once.
-    /// Then the first waiting process gets it. A second call of this method changes nothing while a
-    /// lock is already being taken away.
+    /// Then the first waiting process gets it. While a lock is already being taken away, a second
+    /// call of this method changes nothing.
     ///
     /// ```
     /// # use std::time::Duration;

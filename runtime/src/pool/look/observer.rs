@@ -22,8 +22,7 @@ use crate::store::source::{Page, Place};
 ///
 /// Locks of a store in this process are read on the caller's thread. Every other store is read on a
 /// dedicated thread with its own runtime, so that inspection works with every executor. The thread
-/// owns the connections. It starts with the first question, and ends after a while without
-/// questions.
+/// owns the connections. It starts with the first question, and ends after 10 s without one.
 pub(crate) struct Observer {
     namespace: String,
     local: Option<Arc<Space>>,
@@ -33,7 +32,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// `local` has the locks of a store in this process. It is none for a store on a server.
+    /// Creates an observer. `local` has the locks of a store in this process, and is none for a
+    /// store on a server.
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
             namespace: options.namespace.clone(),
@@ -66,12 +66,13 @@ impl Observer {
         }
     }
 
-    /// Takes the lock away on a separate thread, because this can wait some seconds for the holder,
-    /// and must not delay other questions.
+    /// Takes a lock away on an additional thread. This can wait some seconds until the holder's
+    /// body has ended, which must not delay other questions.
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // If the thread has ended, it drops the question, and `answer` ends with an error.
+        // If the thread has already ended, the question is dropped, and `answer` ends with an
+        // error.
         let _ = started.send(Asked {
             question: Question::TakeAway(key, reply),
             at: Instant::now(),
@@ -89,7 +90,8 @@ impl Observer {
         answer.await.unwrap_or_else(|_| Err(thread::ended()))
     }
 
-    /// Sends a question to the thread. Starts the thread if it does not run.
+    /// Sends a question to the thread that inspects the store. Starts the thread if it does not
+    /// run.
     fn send(&self, question: Question) -> Result<(), LockError> {
         let mut asked = Asked {
             question,
@@ -103,7 +105,8 @@ impl Observer {
             }
         }
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // If the thread has ended, it drops the question, and its caller gets an error.
+        // If the thread has already ended, the question is dropped, and the call that waits for an
+        // answer gets an error.
         let _ = started.send(asked);
         *sender = Some(started);
         Ok(())

@@ -21,8 +21,8 @@ use crate::store::source::{Page, Place, Source};
 /// Time without a question after which the thread closes its connections and ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Maximum time until an answer, in multiples of `io_timeout`: to find the server (Sentinel,
-/// cluster), to connect to it, and to request the answer.
+/// Maximum time until an answer, in multiples of `io_timeout`. These are one to find the server
+/// (Sentinel, cluster), one to connect, and one for the request.
 const STEPS: u32 = 3;
 
 /// The channel for the answer to a question.
@@ -35,8 +35,8 @@ pub(super) enum Question {
     TakeAway(FullKey, Reply<LockInfo>),
 }
 
-/// A question, and the time at which it was asked. The time limit counts from then, even if other
-/// questions are answered first.
+/// A question, and the time at which it was asked. The time limit of the answer starts at this
+/// time, even if the thread answers other questions first.
 pub(super) struct Asked {
     pub(super) question: Question,
     pub(super) at: Instant,
@@ -70,7 +70,7 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
     Ok(sender)
 }
 
-/// Returns the error to each caller. Used if the thread could not create a runtime, for example
+/// Answers each question with an error. Used if the thread could not create a runtime, for example
 /// because the process cannot open more files.
 fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
     let refused = unavailable(
@@ -78,14 +78,13 @@ fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
         &format!("the locks cannot be inspected: {}", io_text(error)),
     );
     while let Some(asked) = questions.blocking_recv() {
-        // Later questions start another thread.
+        // The observer sends later questions to a new thread.
         questions.close();
         asked.refuse(refused.clone());
     }
 }
 
-/// Answers one question after the other, until the thread is idle for `IDLE` or the pool is
-/// dropped.
+/// Answers one question after the other, until there is none for `IDLE`, or the pool is dropped.
 async fn answer_all(
     source: Result<Box<dyn Source>, LockError>,
     mut questions: UnboundedReceiver<Asked>,
@@ -99,7 +98,7 @@ async fn answer_all(
             Err(_) => break,
         }
     }
-    // Later questions start another thread.
+    // The observer sends later questions to a new thread.
     questions.close();
     while let Some(asked) = questions.recv().await {
         asked.answer(&mut source, limit).await;
@@ -108,7 +107,7 @@ async fn answer_all(
 
 impl Asked {
     fn refuse(self, error: LockError) {
-        // The caller may have stopped waiting.
+        // If the caller has stopped waiting, `send` fails, which does not matter.
         match self.question {
             Question::Look(_, reply) | Question::TakeAway(_, reply) => {
                 let _ = reply.send(Err(error));
@@ -140,7 +139,7 @@ impl Asked {
 }
 
 /// Answers a question with the result of `ask`, or with an error if there is no result at `until`.
-/// Does not call `ask` if the caller is gone.
+/// Does not call `ask` if the caller no longer waits for the answer.
 async fn reply_with<'a, T>(
     reply: Reply<T>,
     source: &'a mut Result<Box<dyn Source>, LockError>,
@@ -158,7 +157,7 @@ async fn reply_with<'a, T>(
             .unwrap_or_else(|_| Err(late())),
         Err(error) => Err(error.clone()),
     };
-    // The caller may have stopped waiting.
+    // If the caller has stopped waiting, `send` fails, which does not matter.
     let _ = reply.send(answer);
 }
 

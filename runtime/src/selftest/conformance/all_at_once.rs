@@ -1,4 +1,4 @@
-//! Several keys in one step: all of them or none.
+//! Tests of requests that take several keys in one step: all of them or none.
 
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     order(one, two).await;
 }
 
-/// Checks that a store that can acquire these keys only one by one refuses to acquire them
-/// together.
+/// Checks a store that can take these keys only one by one: it must refuse a request that takes
+/// them together.
 pub(super) async fn refused(one: &mut Client) {
     let locks = locks("refused");
     let ttl = one.promises.ttl;
@@ -93,7 +93,7 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
         let taken = one.acquire(key, other, longer).await;
         assert_eq!(taken, None, "{key} has the ttl of the first request");
     }
-    // Acquires the keys one by one, like a call that continues after the answer was lost.
+    // Acquires the keys one by one, like a call that lost the answer to its request for all keys.
     for ((key, token), fence) in locks.iter().zip(fences) {
         assert_eq!(one.acquire(key, *token, longer).await, Some(fence));
     }
@@ -138,8 +138,8 @@ async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
     assert_eq!(all_of_them[1], fence);
     assert!(fence < all_of_them[0] && fence < all_of_them[2]);
     one.release_all(&locks).await;
-    // Another client holds one of the keys, so the request is refused. The requesting client keeps
-    // the key that it already held, but gets no other.
+    // The client `one` holds one of the keys and requests all. The client `two` holds another key,
+    // so the request is refused. `one` keeps its key, but gets no other.
     let other = Token::random(Nonce::new());
     one.acquire(key, *token, ttl).await.expect("it is free");
     two.acquire(&locks[2].0, other, ttl).await.expect("free");
@@ -188,7 +188,8 @@ async fn nobody_is_overtaken(one: &mut Client, two: &mut Client) {
     one.release_all(&locks).await;
 }
 
-/// Checks that releases submitted after the acquire of all keys undo it.
+/// Submits an acquire of all keys, and right behind it a release of each key. Checks that the
+/// releases undo the acquire.
 async fn order(one: &mut Client, two: &mut Client) {
     let (locks, ttl) = (locks("order"), one.promises.ttl);
     for _ in 0..50 {
@@ -210,7 +211,7 @@ async fn order(one: &mut Client, two: &mut Client) {
     two.release_all(&locks).await;
 }
 
-/// Returns three locks in one slot of a cluster.
+/// Returns three locks whose keys are in one slot of a Redis cluster.
 fn locks(scene: &str) -> Locks {
     let scene = play::name(scene);
     let lock = |name| {

@@ -1,4 +1,5 @@
-//! A client of the suite: a store, with its replies sorted by request.
+//! A client of the conformance suite: sends requests to a store, and finds the reply to each
+//! request.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -87,15 +88,15 @@ impl Client {
         }
     }
 
-    /// True if a failure proves nothing, because the test was delayed for more than a third of the
-    /// short ttl. The delay is its slowest answer, or `longest`, the longest possible suspension of
-    /// its thread.
+    /// True if a failed test proves nothing, because it was delayed for more than a third of the
+    /// short ttl. The delay is the slowest answer to this client, or `longest`, the longest
+    /// possible suspension of the test's thread.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// Leaves the sockets to listeners if `listeners` is true. The suite has none, as if all
-    /// listeners were late. Otherwise lets the store read the sockets again.
+    /// If `listeners` is true, leaves the sockets to listeners. The suite starts no listener, as if
+    /// all listeners were late. If `listeners` is false, lets the store read its sockets again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;

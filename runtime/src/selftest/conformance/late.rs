@@ -10,19 +10,19 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
-/// Time-out of the test's request. It ends while the thread sleeps for `LATENESS`.
+/// Time-out of the test's request. The request times out while the thread sleeps for `LATENESS`.
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 
-/// Checks that an answer counts if it arrived in time, although the thread that polls the store was
-/// too late to read it in time. The thread's runtime has not polled the sockets in the meantime,
-/// either.
+/// Checks an answer that arrives before its request times out, but is read only afterwards: it must
+/// count. In between, the thread sleeps, so neither the store nor the runtime polls the sockets.
 pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     let (key, mine) = acquire_late(one, "late").await;
     assert!(one.release(&key, mine).await);
 }
 
-/// Like `an_answer_that_has_come_counts`, but listeners must read the sockets, and are late, too.
+/// Like `an_answer_that_has_come_counts`, but the sockets are left to listeners, and no listener
+/// reads them in time either.
 pub(super) async fn an_answer_that_no_listener_received_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;
@@ -46,8 +46,8 @@ async fn acquire_late(one: &mut Client, name: &str) -> (FullKey, Token) {
                 Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => return Poll::Ready(Some(reply)),
                 Poll::Ready(StoreEvent::Reply(_, Err(failure))) => panic!("{}", failure.error),
                 Poll::Ready(_) => continue,
-                // Returns without a reply, because the runtime polls its sockets only after this
-                // future.
+                // The runtime polls its sockets only while this future does not run. So this future
+                // ends, and the reply is awaited below.
                 Poll::Pending if was_late => return Poll::Ready(None),
                 Poll::Pending => std::thread::sleep(LATENESS),
             }

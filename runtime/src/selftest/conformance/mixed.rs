@@ -36,7 +36,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     two.acquire(&taken.key, other, taken.ttl).await.unwrap();
     let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // Repeats the requests while all keys except one have the tokens of the first requests.
+    // Repeats the requests. All keys except `taken` still have the tokens of the first requests.
     let again = acquired(one, &locks, &taken.key).await;
     assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
@@ -94,7 +94,7 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     fences
 }
 
-/// Checks that each lease lasts as long as its ttl.
+/// Checks that the remaining time of each lease fits its ttl.
 async fn last(client: &mut Client, locks: &[Lock]) {
     let longest = client.promises.ttl;
     let ops = locks
@@ -116,7 +116,8 @@ async fn last(client: &mut Client, locks: &[Lock]) {
     }
 }
 
-/// Renews all locks with another ttl.
+/// Renews all locks, and changes their ttls. Only the renewal of `taken` must fail, because another
+/// client has this key.
 async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &FullKey) {
     let longest = one.promises.ttl;
     let other = |lock: &Lock| Lock {
@@ -142,8 +143,9 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// Releases a lock of a quorum, up to five times because a node that answers late may have had the
-/// lock. True if the quorum then answers that no majority had it.
+/// Releases the lock up to five times, until a quorum answers that no majority of its nodes had the
+/// lock. One release may not be enough, because a node that answers late may have had the lock.
+/// Returns false for any other store.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;
@@ -156,8 +158,9 @@ async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     false
 }
 
-/// Releases all locks. Every fourth lock is kept for a while, and no token can take or release it.
-/// The other locks are free at once, and their next fences come after the reserved fences.
+/// Releases all locks. The store keeps every fourth lock for a while, in which no token can take or
+/// release it. The other locks are free at once, and their next fences come after the reserved
+/// fences.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);

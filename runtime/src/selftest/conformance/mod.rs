@@ -52,7 +52,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(order; one, two);
     play!(batches; one);
-    // Skipped for a store with sessions, which sends its requests without being polled.
+    // Not for a store with sessions, which sends its requests without being polled.
     if !promises.sessions {
         play!(sent_behind_answers; one, two);
         play!(sent_with_the_answer; one, two);
@@ -62,12 +62,12 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
         play!(kept_from_its_token; one, two);
     }
     play!(mixed::run; one, two);
-    // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
-    // answer is read late. A store with sessions runs on the engine's thread, which no caller
-    // delays.
+    // The thread that polls the store is late in these tests. They skip a quorum, whose nodes do
+    // not vote if their answers are read late. They also skip a store with sessions, because it
+    // runs on the engine's thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // This test comes first, because the Redis store replaces its connection some time after a
-        // request without an answer. A new socket would not be left to listeners.
+        // This test must come first. Both tests delay an answer, and some time later the Redis
+        // store replaces its connection. The new socket would not be left to listeners.
         play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
@@ -80,8 +80,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
 }
 
-/// Checks that a process does not mistake the node of another session, which is a key or znode, for
-/// its own. Both nodes have the same token.
+/// Checks that a process does not mistake a node of another session for its own, even if both have
+/// the same token. A node is a key of etcd or a znode of ZooKeeper.
 async fn no_token_of_another_session(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, _) = scene("session");
@@ -121,8 +121,8 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
     let again = same.acquire(&key, mine, longer).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(after).await;
-    // A node outside the quorum may have executed the two acquires in the opposite order. Its key
-    // may have expired, but the other nodes still refuse.
+    // On a quorum, one node may have executed the two acquires in the opposite order. Its key may
+    // have expired, but the majority still refuses this acquire.
     let late = two.acquire(&key, other, ttl).await;
     assert_eq!(late, None, "the second acquire did not extend the ttl");
     let released = one.release(&key, mine).await;
@@ -187,8 +187,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that a release with `keep` lets no client in for that time, and lets clients in
-/// afterwards.
+/// Checks that after a release with `keep`, no client gets the lock for this time, and that another
+/// client can take it afterwards.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
@@ -214,8 +214,8 @@ async fn kept(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// Checks that a kept lock no longer belongs to its token: a request with this token does not find
-/// it.
+/// Checks that a kept lock no longer belongs to its token: no request with this token finds the
+/// lock.
 async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept-from");
@@ -231,7 +231,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     // Sends the release again, like a client that lost the reply or abandons an acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
-    // The refused acquire may have set its key on a single node of a quorum.
+    // On a quorum, the refused acquire may have set the key on a single node.
     let released = two.release(&key, mine).await;
     assert!(!released || one.promises.is_quorum(), "it is kept");
     let held = two.ask(acquire(&key, other, ttl)).await;
@@ -265,8 +265,8 @@ async fn batches(one: &mut Client) {
         .map(|n| format!("lock:conf:{}:{n}", play::name("batch")).into())
         .collect();
     let token = Token::random(Nonce::new());
-    // Sent together, because one after the other they would take longer than the ttl on a busy
-    // machine.
+    // All acquires are sent together. Sent one after the other, they would take longer than the ttl
+    // on a busy machine.
     let acquires = keys.iter().map(|key| acquire(key, token, ttl));
     for reply in one.ask_all(acquires.collect()).await {
         assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
@@ -282,7 +282,8 @@ async fn batches(one: &mut Client) {
     one.ask_all(releases.collect()).await;
 }
 
-/// Checks that a poll sends the submitted requests even if it returns an earlier answer.
+/// Checks that a poll sends all submitted requests, even if the same poll returns the answer to an
+/// earlier request.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     // The first two keys are on one node of a cluster.
@@ -372,8 +373,8 @@ pub(crate) async fn given_back(
     let mut is_given = false;
     while !is_given {
         is_given = given();
-        // The time-out gives the client time to read every reply in its socket. The replies so far
-        // must not decide.
+        // The time-out gives the client time to read every reply in its socket. These replies must
+        // not decide the acquire yet.
         let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
         assert!(early.is_err(), "it has been decided: {early:?}");
     }

@@ -37,8 +37,8 @@ pub(super) struct Failed {
 /// Runs the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // Measures the delays in a separate task. In the scene's task, its wake-ups would hide a
-    // missing wake-up by the store.
+    // Measures the delays in a separate task. In the scene's task, the timer's wake-ups would hide
+    // a missing wake-up by the store.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(
@@ -48,7 +48,8 @@ pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> 
         },
     );
     let played = played.await;
-    // The thread may have been suspended until now. The task `watch` notices this at its next tick.
+    // The thread may have been suspended until now. The task `watch` measures this delay at its
+    // next tick.
     tokio::time::sleep(TICK).await;
     watching.abort();
     let longest = Duration::from_millis(longest.load(Ordering::Relaxed));
@@ -71,7 +72,7 @@ pub(super) fn again() {
 }
 
 /// Runs a scene with these clients. Repeats a failed scene if the machine has delayed it for more
-/// than a third of the short ttl. A real defect fails each time.
+/// than a third of the short ttl. A scene that detects a real defect fails each time.
 macro_rules! play {
     ($scene:path; $($client:ident),+) => {
         for time in 1.. {

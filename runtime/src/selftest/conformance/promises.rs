@@ -45,9 +45,9 @@ impl Promises {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. The client ends its leases, so a lease can be shorter
-    /// than its session. `short` is below `CLAIM`, the time for which a lock is reserved for a
-    /// waiting process.
+    /// Promises of a server with sessions. The client itself ends each lease, so a lease can be
+    /// shorter than its session. `short` is below `CLAIM`, the time for which a lock is reserved
+    /// for a waiting process.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -75,8 +75,8 @@ impl Promises {
         keeps: true,
     };
 
-    /// True for a quorum, whose answer is certain only on a majority of nodes. On the other nodes,
-    /// requests of two clients may arrive in the opposite order.
+    /// True for a quorum. Its answer is certain only for a majority of its nodes. The other nodes
+    /// may receive the requests of two clients in the opposite order.
     pub(super) fn is_quorum(self) -> bool {
         !self.fences
     }
@@ -114,8 +114,9 @@ impl Promises {
         }
     }
 
-    /// Returns the longest remaining time that a store may report for a lock. The remaining time
-    /// was changed from `before` to `now`, but a node outside the quorum may still have `before`.
+    /// Returns the longest remaining time that a store may report for a lock whose remaining time
+    /// was changed from `before` to `now`. On a quorum, the node that reports it may still have
+    /// `before`.
     pub(super) fn longest(self, before: Duration, now: Duration) -> Duration {
         if self.is_quorum() {
             before.max(now)

@@ -1,6 +1,6 @@
 //! Further required behaviour of a store with a queue of processes. Each client stands for a
 //! process. When a lock becomes free, it is the turn of the first process in the queue. This
-//! process has a claim to the lock for a while, in which no other process can take it.
+//! process gets a claim: for a while, no other process can take the lock.
 
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ async fn a_claim_runs_out(one: &mut Client, two: &mut Client, three: &mut Client
     let Reply::Held { left, .. } = three.ask(queueing(&key, third, 0)).await else {
         panic!("the key was handed to another");
     };
-    // A server with sessions does not report the end of a claim: the process that has the claim
-    // gives it up. So the test waits for longer than `CLAIM`.
+    // A server with sessions does not report the end of a claim, because the process with the claim
+    // gives the claim up. So the test waits for longer than `CLAIM`.
     let left = if promises.sessions {
         CLAIM + CLAIM / 2
     } else {
@@ -197,8 +197,8 @@ async fn holders_are_notified(one: &mut Client, two: &mut Client, three: &mut Cl
     one.is_free(&key).await;
 }
 
-/// Checks that a process queues behind earlier processes if it releases a lock and requests it
-/// again.
+/// Checks a process that releases a lock and requests it again in one batch. The request must queue
+/// behind the processes that already wait.
 async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, next) = scene("turn-ends");
     let (second, third) = (token(), token());
@@ -238,8 +238,8 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.is_free(&key).await;
 }
 
-/// Checks a process that releases a lock that it has already lost, and requests the lock again. The
-/// release removes nothing, and the request is queued all the same.
+/// Checks a process that has already lost its lock, and then releases the lock and requests it
+/// again. The release removes nothing, and the request must still join the queue.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
     let second = token();
@@ -263,8 +263,8 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// Checks that a process keeps its place in the queue when it releases the lock and requests it
-/// again. The place is that of another call, which queued before the release.
+/// Checks a process whose first call has the lock while its second call waits in the queue. The
+/// process releases the lock and requests it again, and must keep the second call's place.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();
@@ -303,8 +303,7 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 }
 
 impl Client {
-    /// Requests a key that another process has. Returns true if this process now has a place in the
-    /// queue.
+    /// Requests a key that is not free. Returns true if this process now has a place in the queue.
     pub(super) async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
@@ -342,7 +341,7 @@ impl Client {
         }
     }
 
-    /// Fails if the test has left a lock or a claim in the key.
+    /// Fails if the key is still locked, or reserved for a process, at the end of a test.
     pub(super) async fn is_free(&mut self, key: &FullKey) {
         let token = token();
         let fence = self.acquire(key, token, TTL).await;

@@ -1,4 +1,4 @@
-//! Kept results, and adopted locks.
+//! Tests of kept results and of adopted locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,8 +93,8 @@ async fn a_result_ends(one: &mut Client, two: &mut Client) {
     assert!(two.forget(&key).await);
 }
 
-/// Checks that the kept result of one function is not returned to another function, and stays when
-/// the other function's result is stored or expires.
+/// Checks that the kept result of one function is not returned to another function. It must also
+/// stay when the result of the other function is stored or expires.
 async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-functions");
     let (first, second) = (result(None, "1 2 3 4"), result(None, r#""1 2 3 \u0000""#));
@@ -133,8 +133,8 @@ async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the lock of a call with `min_hold` stays locked, and that a later call already gets
-/// the result of this call.
+/// Checks a lock that stays locked after its call, because of `min_hold`. Meanwhile, a `replay`
+/// call must already get the kept result.
 async fn a_kept_lock_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-kept");
     let (kept, short) = (result(None, "1"), one.promises.short);
@@ -158,7 +158,7 @@ async fn a_lock_changes_hands_once(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("adopted");
     let fence = one.acquire(&key, mine, short).await.expect("it is free");
     for _ in 0..2 {
-        // The second request is like the repetition of a request after a lost reply.
+        // The second request repeats the first one, as if its reply had been lost.
         let adopted = two.adopt(&key, mine, other).await;
         assert_eq!(adopted, Some(fence), "its fence stays");
     }
@@ -189,8 +189,8 @@ async fn a_lost_lock_cannot_be_adopted(one: &mut Client, two: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-/// Checks that a queued process is notified of its turn and gets the kept result. It then leaves
-/// the lock to the next process.
+/// Checks that a queued process is notified of its turn, and then gets the kept result instead of
+/// the lock. When it leaves the queue, the next process must get its turn.
 pub(super) async fn queued(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, mine, second) = scene("result-queued");
     let (kept, third) = (result(None, "1"), Token::random(Nonce::new()));

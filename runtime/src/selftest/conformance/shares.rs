@@ -1,4 +1,4 @@
-//! Shares of a lock: each ends independently, and none affects another.
+//! Tests of the shares of a lock: each share ends independently and affects no other share.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     a_lock_that_was_to_become_a_share_is_kept(one, two).await;
 }
 
-/// Renews three shares. After the call of `spoil`, the store refuses to renew the share of the key
-/// `spoiled`.
+/// Takes three shares, runs `spoil`, and renews the shares. `spoil` must make the store refuse to
+/// renew the share of the key `spoiled`.
 ///
 /// # Panics
 ///
@@ -91,8 +91,8 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept permit is unavailable for the requested time and no longer. Late requests of
-/// the call that had the permit do not get it either.
+/// Checks that a kept permit is unavailable for the requested time and no longer. Meanwhile, late
+/// requests of the call that had the permit must find nothing.
 async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-permit");
@@ -111,8 +111,8 @@ async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept share keeps writers out and lets readers in. It must neither shorten nor
-/// lengthen the readers' shares.
+/// Checks that a kept share keeps writers out and lets readers in. The kept share must neither
+/// shorten nor lengthen the shares of these readers.
 async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-share");

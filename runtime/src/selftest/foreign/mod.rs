@@ -1,7 +1,8 @@
-//! Parsers of foreign bytes, each with the properties that must hold for any input.
+//! Checks of the parsers that read bytes from outside. Each function here checks the properties of
+//! a parser that must hold for any input.
 //!
-//! The fuzz targets in `fuzz/targets` call these functions with random bytes. The tests here call
-//! them with the seeds in `fuzz/seeds`.
+//! The fuzz targets in `fuzz/targets` call these functions with random bytes. The tests in this
+//! file call the functions with the seeds in `fuzz/seeds`.
 
 mod names;
 mod records;
@@ -13,7 +14,7 @@ pub use records::{handovers, messages, results, values};
 pub use redis::{replies, slots, wire};
 pub use urls::urls;
 
-/// Reads numbers from the front of an input. After its end, reads zeros.
+/// Reads numbers and lines from the front of an input. Reads zeros after the end of the input.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

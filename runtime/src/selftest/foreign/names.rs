@@ -1,4 +1,4 @@
-//! Names and answers of etcd and ZooKeeper.
+//! Checks of the parsers for names and answers of etcd and ZooKeeper.
 
 use prost::Message as _;
 
@@ -45,7 +45,7 @@ pub fn etcd(bytes: &[u8]) {
         etcd::revoked(&session, revocation.as_bytes()),
         Some((name, fence))
     );
-    // Reads the text as a name, too, which another program may have written.
+    // Also parses the text as a key that another program may have written.
     if let Some((key, end)) = names.parts(text) {
         assert_eq!(
             names.directory(&key) + end,
@@ -73,8 +73,8 @@ fn answer(bytes: &[u8]) {
     }
 }
 
-/// Checks that ZooKeeper accepts the directories of keys, and that directories and the names of
-/// nodes are read as they were written.
+/// Checks that the directory of each key is a valid path of ZooKeeper. Directories and the names of
+/// nodes must be read as they were written.
 ///
 /// # Panics
 ///
@@ -101,7 +101,7 @@ pub fn zookeeper(bytes: &[u8]) {
     assert!(zookeeper::number(&znode).is_some_and(|number| !number.is_worn_out()));
     let revoked = zookeeper::revoked(name, fence);
     assert_eq!(zookeeper::read_revoked(&revoked), Some((name, fence)));
-    // Reads the text as a name, too, which another program may have written.
+    // Also parses the text as a name that another program may have written.
     let _ = zookeeper::read_revoked(text);
     let _ = zookeeper::token(text);
     let _ = zookeeper::number(text);

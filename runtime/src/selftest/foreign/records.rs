@@ -1,4 +1,4 @@
-//! Values, messages, kept results and handovers.
+//! Checks of the parsers for locks' values, messages, kept results and handovers.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -60,8 +60,8 @@ fn shown(written: &Written<'_>, millis: u64) {
     serde_json::to_string(&info).expect("it can be shown as JSON");
 }
 
-/// Checks that Redis and PostgreSQL send the same messages, and that these are read as they were
-/// written.
+/// Checks that the parsers for Redis and for PostgreSQL read the same event from a message. The
+/// event must contain all information of the message.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Answers of Redis servers.
+//! Checks of the parsers for answers of Redis servers.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::framer::Framer;
 use crate::store::{Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 
-/// Checks that the framer returns the same replies for any split of the stream, and agrees with the
-/// parser on the end of each reply.
+/// Checks the framer, which splits the server's byte stream into replies. It must return the same
+/// replies for any split of the stream into reads. Framer and parser must agree on the end of each
+/// reply.
 ///
 /// # Panics
 ///
@@ -68,7 +69,8 @@ fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<String>) {
 }
 
 fn agrees_with_the_framer(reply: &[u8]) {
-    // The connection ends at a malformed reply, so the parser must not wait for more bytes.
+    // The framer has seen the end of this reply, so the parser must not wait for more bytes. It may
+    // find the reply malformed, which ends the connection.
     if let Err(error) = redis::parse_redis_value(reply) {
         assert!(
             !error.is_connection_dropped(),
@@ -236,8 +238,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// Checks that a slot map counts its uncovered slots, and that `one_slot_each` returns each master
-/// once, with one of its slots.
+/// Checks that `uncovered` counts the slots without a master, and that `one_slot_each` returns each
+/// master once, with one of its slots.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! URLs of stores.
+//! Checks of the parsers for the URLs of stores.
 
 use super::Input;
 use crate::store::backend::Target;
@@ -23,8 +23,8 @@ const PASSWORD: &str = "hunter2";
 /// Checks that no error or log text shows a password, however the URL is written and wherever its
 /// parser splits it.
 ///
-/// The input is a byte for the scheme, and then lines. They are the user, the texts before and
-/// after the password, and the part of the URL behind the credentials.
+/// The input is a byte for the scheme, three lines, and the rest. The lines are the user and the
+/// texts before and after the password. The rest is the part of the URL behind the credentials.
 ///
 /// # Panics
 ///
@@ -46,8 +46,8 @@ pub fn urls(bytes: &[u8]) {
     // The text of a path is not secret either.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
     check(&url, !is_host && !is_path && has_one(&url));
-    // Skips a text with a comma, because the next node begins there and may have separate
-    // credentials.
+    // Also checks `rest` alone as a URL, but expects nothing of a text with a comma. The next node
+    // begins at the comma and may have separate credentials.
     let credentials = rest
         .split_once("://")
         .and_then(|(_, rest)| rest.rsplit_once('@'))

@@ -21,7 +21,8 @@ use crate::store::redis::wire::server::Server;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// Maximum number of nodes to ask about one lock. While slots move, nodes redirect to each other.
+/// Maximum number of nodes to ask about one lock. While slots move, nodes may redirect to each
+/// other without end.
 const MOST_HOPS: usize = 4;
 
 /// Inspects the locks of a cluster, over a connection to each master.
@@ -29,7 +30,7 @@ pub(crate) struct ClusterSource {
     seeds: Vec<Server>,
     access: Access,
     limit: Duration,
-    /// The masters, as last reported by the nodes. `None` if they must be requested again.
+    /// The masters, as last reported by the nodes. `None` if the nodes must be asked again.
     topology: Option<Topology>,
     nodes: HashMap<Endpoint, RedisSource>,
 }
@@ -113,7 +114,8 @@ impl ClusterSource {
                 }
                 Err(failure) if failure.retry == Retry::Never => return Err(failure),
                 Err(failure) => {
-                    // After a failure, another node may have the slot, so the map is read again.
+                    // After a failure, another node may have the slot, so the slot map is read
+                    // again.
                     self.topology = None;
                     asked = self.owner(slot).await?;
                     last = Some(failure);
@@ -175,7 +177,8 @@ impl ClusterSource {
     }
 }
 
-/// True if the slot is moving, and the lock's key, queue and shares are on two nodes.
+/// True if the node answered `TRYAGAIN`: the slot is moving, and the lock's key, queue and shares
+/// are not all on the same node.
 fn is_split(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "TRYAGAIN")
 }
@@ -203,7 +206,7 @@ impl Source for ClusterSource {
     }
 }
 
-/// Position at which a list continues: the node, and its cursor.
+/// Position at which a list of locks continues: the node, and the cursor of the scan on this node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct From {
     host: String,
@@ -228,7 +231,7 @@ impl From {
         (&*self.host, self.port) <= (&*master.host, master.port)
     }
 
-    /// Returns `host port cursor`. The cursor is empty at the beginning of a node.
+    /// Returns `host port cursor`. The cursor is empty at the beginning of a node's scan.
     fn place(&self) -> Place {
         let Self { host, port, cursor } = self;
         Place(format!("{host} {port} {cursor}"))

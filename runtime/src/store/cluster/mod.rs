@@ -8,7 +8,7 @@
 //! - [`split_renewals`] divides a batch of renewals by slot, and joins the answers.
 //! - [`nodes`] has the connections to the nodes.
 //! - [`store`] carries out the router's decisions.
-//! - [`check`] looks for problems of the cluster.
+//! - [`check`] looks for problems of the cluster. [`look`] inspects the cluster's locks.
 
 pub(crate) mod address;
 mod backend;

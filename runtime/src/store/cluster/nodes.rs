@@ -1,4 +1,5 @@
-//! The nodes of a cluster, including recent ones, and the connections to them.
+//! The nodes of a cluster, including nodes that have recently lost their slots, and the connections
+//! to all of them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -20,8 +21,8 @@ use crate::store::redis::wire::server::Server;
 use crate::store::socket::Announced;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
-/// A node without slots is dropped after this long without use. A node to which a slot is moving
-/// stays, because requests with redirects use it now and then.
+/// Time without a request after which a node without slots is dropped. A node to which a slot is
+/// moving has no slots yet, but it stays: redirected requests use it now and then.
 const UNUSED: Duration = Duration::from_secs(60);
 
 struct Node {
@@ -128,8 +129,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the redirect with which the node refused the request `id`, if it did. Adds the node
-    /// that the redirect names, if it is new.
+    /// Returns the redirect that the node sent for the request `id`, if any. Adds the node that the
+    /// redirect names, if this node is new.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
         let node = self.known.get_mut(&node)?;
         let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
@@ -172,8 +173,8 @@ impl Nodes {
         }
     }
 
-    /// Removes these acquires from the pending ones of all connections, because a node has removed
-    /// the keys that they may have set.
+    /// Notifies all connections that `acquires` are no longer pending: a node has removed the keys
+    /// that they may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -208,8 +209,8 @@ impl Nodes {
         self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
-    /// True if at least one node with slots has no working connection. Unlike `are_away`, this
-    /// includes the first attempt to connect.
+    /// True if at least one node with slots has no working connection. Unlike `are_away`, also
+    /// counts a node while the first attempt to connect to it lasts.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
@@ -238,7 +239,8 @@ impl Nodes {
         nodes.find_map(|node| self.absence(*node))
     }
 
-    /// Returns the nodes to which the store connects. Each can be asked about the cluster.
+    /// Returns the nodes to which the store connects. Each of them can report the slots and nodes
+    /// of the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known
             .values()
@@ -294,8 +296,8 @@ mod tests {
         );
     }
 
-    /// Fails if a node that a redirect names is dropped before the redirected request is sent to
-    /// it. The node was unused for a long time before.
+    /// A redirect names a node that was unused for a long time. Fails if this node is dropped
+    /// before the redirected request is sent to it.
     #[tokio::test(start_paused = true)]
     async fn a_node_named_by_a_redirect_is_kept() {
         let mut nodes = nodes();

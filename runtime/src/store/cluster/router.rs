@@ -41,8 +41,8 @@ struct Routed {
     slot: u16,
     flags: RequestFlags,
     hops: u32,
-    /// True if this is an acquire whose removal was already sent. The acquire must not be sent
-    /// again, because it would then follow its removal.
+    /// True if this is an acquire, and the request that removes its key was already sent. The
+    /// acquire must not be sent again, because it could take the key after the removal.
     given_up: bool,
     fragment: Option<Fragment>,
 }
@@ -101,7 +101,8 @@ impl Router {
     /// Replaces the map.
     pub(super) fn learn(&mut self, map: Map) {
         if map != self.map && mem::take(&mut self.troubled) {
-            // Requests that wait for the old owner of a slot can be sent to the new owner at once.
+            // The engine delays the retry of a failed request. `Connected` ends this delay, because
+            // the slot may have a new owner.
             self.events.push_back(StoreEvent::Connected);
         }
         self.map = map;
@@ -196,7 +197,8 @@ impl Router {
         self.in_flight.insert(id, routed);
     }
 
-    /// Marks an acquire whose removal is being sent, so that the acquire is not redirected later.
+    /// Marks an acquire whose key a later request removes, so that a redirect does not send the
+    /// acquire again after the removal.
     fn give_up(&mut self, acquire: OpId) {
         if let Some(routed) = self.in_flight.get_mut(&acquire) {
             routed.given_up = true;
@@ -231,9 +233,9 @@ impl Router {
                 routed.flags.asking = hint.once;
                 self.send(hint.node, routed);
             }
-            // While a slot moves, some of its keys are on the old node and some on the new one.
-            // Each key is then renewed individually, because a lease may expire before the move
-            // ends.
+            // `TRYAGAIN` means that the slot is moving: some of its keys are on the old node and
+            // some on the new one. Each key is then renewed individually, because a lease may
+            // expire before the move ends.
             (None, "TRYAGAIN", Op::Keep { renewals, .. }) if renewals.len() > 1 => {
                 self.renew_individually(routed, now);
             }
@@ -346,8 +348,8 @@ impl Router {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
                 self.map.owner(hash_slot::of(key)) == Some(node)
             }
-            // The engine renews all leases on `Connected`. A node that reconnects but has no slot
-            // must not cause that.
+            // The engine renews all leases on `Connected`. The reconnection of a node without slots
+            // must not cause these renewals.
             StoreEvent::Connected | StoreEvent::Away => self.map.names(node),
             StoreEvent::Reply(..) => true,
             // Redis nodes have no sessions.
@@ -360,7 +362,8 @@ impl Router {
     }
 }
 
-/// Returns one of the keys if all are in one slot, where a single script can use them.
+/// Returns one of the keys if all keys are in one slot. A script can use several keys only if they
+/// are in one slot.
 fn any_key_if_one_slot(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;

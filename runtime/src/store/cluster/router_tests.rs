@@ -179,7 +179,8 @@ fn circular_redirects_are_an_error() {
     assert!(!failure.executed);
 }
 
-/// Fails if an acquire is sent again after the removal that undoes it.
+/// A node redirects an acquire after the removal of its key was sent. Fails if the acquire is sent
+/// again, because it could take the key after the removal.
 #[test]
 fn an_undone_acquire_is_not_sent_again() {
     let mut router = router();
@@ -208,8 +209,8 @@ fn an_undone_acquire_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
-/// Fails if acquires count as undone before a node has carried out their removal, or do not count
-/// as undone after that.
+/// A removal settles the acquires whose keys it removes: they are undone. Fails if they count as
+/// settled before a node has carried out the removal, or are still pending afterwards.
 #[test]
 fn a_removal_settles_its_acquires() {
     let mut router = router();
@@ -282,8 +283,8 @@ fn a_silent_node_affects_only_its_own_leases() {
     assert!(events(&mut router).is_empty(), "it was answered before");
 }
 
-/// Fails if the leases of a moving slot are not renewed individually. Some keys of the slot are on
-/// the old node and some on the new one.
+/// While a slot moves, some of its keys are on the old node and some on the new one. Fails if the
+/// leases of these keys are then not renewed one by one.
 #[test]
 fn leases_of_a_migrating_slot_are_renewed_one_by_one() {
     let mut router = router();
@@ -330,8 +331,8 @@ fn messages_from_other_nodes_are_ignored() {
     assert_eq!(events(&mut router).len(), 2);
 }
 
-/// Fails if a new owner of a slot does not end the engine's wait before a retry, or if the same map
-/// ends it again.
+/// After a failed request, the engine waits before it retries. Fails if a new slot map does not end
+/// this wait, or if the same map sends a second `Connected`.
 #[test]
 fn a_new_slot_map_ends_waits_for_old_owners() {
     let mut router = router();

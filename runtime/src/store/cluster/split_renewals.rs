@@ -30,7 +30,8 @@ pub(super) struct SplitRenewals {
 
 impl SplitRenewals {
     /// Begins a batch of `keys` keys in `fragments` fragments. At `due`, the batch is answered with
-    /// the outcomes known so far. Otherwise a silent node would cost the leases on the other nodes.
+    /// the outcomes known so far. Without this limit, a silent node would hold back the outcomes
+    /// from all other nodes, and their leases would end.
     pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
         let batch = SplitBatch {
             kept: vec![None; keys],

@@ -34,8 +34,9 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// as long as the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a slot map with an older epoch while `failed_reads` is below this number.
-/// After that, it accepts the map: the cluster may be a new one, which begins with a low epoch.
+/// Number of failed reads after which the store accepts a slot map with an older epoch than the
+/// current map's. Until then, it rejects such a map. The cluster may be a new one, whose epochs
+/// begin low again.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the slot map asks at once. A single node may be down, or may
@@ -203,8 +204,8 @@ impl ClusterStore {
             {
                 false
             }
-            // Ignores a map without masters: its node has just left the cluster, or has not joined
-            // it yet.
+            // Ignores a map without masters: the node that reported it has just left the cluster,
+            // or has not joined it yet.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);
                 topology.uncovered() == 0 && !self.nodes.misses(self.router.map())
@@ -304,13 +305,13 @@ impl LockStore for ClusterStore {
         self.flush();
     }
 
-    /// True if a master cannot be reached. The locks of its slots cannot be taken then.
+    /// True if a master cannot be reached. Locks with keys in its slots then cannot be taken.
     fn is_away(&self) -> bool {
         self.nodes.are_away(self.router.map())
     }
 
-    /// Checks only the master of the key's slot. For the lock of a readiness probe, checks every
-    /// master.
+    /// Returns the error of the master that has the key's slot, if this master is away. For a
+    /// reserved key, which a readiness probe uses, checks every master.
     fn absence(&self, key: &FullKey) -> Option<LockError> {
         let map = self.router.map();
         if key.name().starts_with(RESERVED) {
@@ -324,8 +325,8 @@ impl LockStore for ClusterStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // After a submit, the nodes are polled before an event is returned, so that the requests
-        // are sent first.
+        // After a submit, the nodes are polled before an event is returned. This poll sends the
+        // submitted requests.
         loop {
             if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.router.next_event()

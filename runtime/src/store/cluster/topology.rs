@@ -69,7 +69,7 @@ impl Topology {
     }
 
     /// Parses `[[first, last, [host, port, …], replica, …], …]`. `asked` is the host of the node
-    /// that answered. It replaces a missing host.
+    /// that answered. It is used for a node whose host and address the answer leaves out.
     pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
         let mut read = Self::default();
         for range in array(slots)? {
@@ -152,8 +152,9 @@ impl Topology {
     }
 }
 
-/// Returns the host that the cluster announces for a node, or an empty text if it announces none.
-/// `?` stands for a host name that is not set, and a null host for the host that the client asked.
+/// Returns the host that the cluster announces for a node, or an empty text if it announces none. A
+/// node announces `?` if its host name is not set, and a null host if clients must use the host
+/// that they asked.
 fn announced(node: &Value) -> Option<&str> {
     match array(node)?.first()? {
         Value::Nil => Some(""),
@@ -272,8 +273,8 @@ mod tests {
         }
     }
 
-    /// Fails if a node without a host name is not reached at its own address. Also fails if a null
-    /// host does not mean the host that the client asked.
+    /// A node may be announced without a host. Fails if `?` does not lead to the node's IP address,
+    /// or a null host to the host that the client asked.
     #[test]
     fn a_node_without_a_name_is_reached_by_its_address() {
         let named = |text: &str| Value::BulkString(text.into());

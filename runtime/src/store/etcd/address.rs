@@ -1,4 +1,4 @@
-//! The address of a cluster, parsed from its URL.
+//! The address of an etcd cluster, parsed from its URL.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,14 +21,14 @@ const PORT: u16 = 2379;
 /// Default prefix of the keys of locks, if the URL has none.
 const PREFIX: &str = "leasehold";
 
-/// A cluster's members, and the credentials. `Display` shows no credentials.
+/// The members of a cluster, and the credentials for them. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
     scheme: String,
     members: Members,
     /// The source of credentials that replaces those of the URL, if the pool has one.
     logins: Option<Provider>,
-    /// TLS settings for `etcds://`. None for `etcd://`.
+    /// TLS settings for `etcds://`. `None` for `etcd://`.
     #[cfg(feature = "tls")]
     tls: Option<MemberTls>,
 }
@@ -69,7 +69,7 @@ impl Address {
         })
     }
 
-    /// Returns the TLS settings of connections. None if they are not encrypted.
+    /// Returns the TLS settings of connections. `None` if connections are not encrypted.
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Option<&MemberTls> {
         self.tls.as_ref()
@@ -84,12 +84,12 @@ impl Address {
         self.members.hosts.len()
     }
 
-    /// Returns the member at `at`, as `host:port`.
+    /// Returns the member at index `at`, as `host:port`.
     pub(super) fn member(&self, at: usize) -> &str {
         self.members.hosts.get(at).map_or("", String::as_str)
     }
 
-    /// Returns the URL for the API of the member at `at`.
+    /// Returns the URL for the API of the member at index `at`.
     pub(super) fn uri(&self, at: usize) -> String {
         #[cfg(feature = "tls")]
         let by_tonic = self.tls.as_ref().is_none_or(MemberTls::is_of_tonic);
@@ -125,8 +125,8 @@ impl Address {
         &self.members.path
     }
 
-    /// Returns the first member on another machine, if connections are not encrypted. Other
-    /// machines can read the traffic on the way to it.
+    /// Returns the first member on another machine, if connections are not encrypted. Other parties
+    /// could then read the traffic to this member.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())

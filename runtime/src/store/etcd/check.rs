@@ -1,4 +1,4 @@
-//! Checks a cluster for present and future problems.
+//! Checks an etcd cluster for present and future problems.
 //!
 //! The check takes and releases a trial lock, and requests the status of each member in the URL. It
 //! runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
@@ -20,15 +20,14 @@ const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 /// The oldest tested version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// The first releases with the fix of etcd#15247, in the release lines that began without it.
-/// Without the fix, a leader that resumes after a pause can end leases that its successor keeps
-/// alive.
+/// The first release with the fix of etcd#15247 in each release line that began without the fix.
+/// Without it, a leader that resumes after a pause can end leases that its successor keeps alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
-/// Least number of voting members. With fewer, the loss of one member stops the whole cluster.
+/// Minimum number of voting members. With fewer members, the loss of one stops the whole cluster.
 const FEWEST: usize = 3;
 
-/// Returns all findings on the cluster.
+/// Examines the cluster and returns all findings.
 pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckReport, Failure> {
     let limit = options.io_timeout;
     // Without a connection, the check cannot examine the cluster, so it returns the error.
@@ -68,8 +67,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Checks one member. Adds the ID of its cluster to `clusters`, so that members of different
-/// clusters are found.
+/// Checks one member. Adds the ID of the member's cluster to `clusters`, which `apart` then
+/// compares.
 async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>) -> Vec<Finding> {
     let name = etcd.client.address.member(at);
     let asked = async {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// The longest ttl of each class, in seconds. The class's lease lasts only a little longer. So a
-/// dead holder's lock with one of these ttls ends soon after its ttl.
+/// The longest ttl of each class, in seconds. The lease of the class lasts only a little longer. If
+/// the holder of a lock with such a ttl dies, the lock ends soon after its ttl.
 const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
@@ -15,9 +15,9 @@ pub(super) fn all() -> Vec<Timeout> {
     TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
 }
 
-/// Returns the lifetime of a session for locks with a ttl of `ttl` seconds. It is about 1 % longer,
-/// because the server's clock may run fast. At least half a second more lets one heartbeat confirm
-/// the renewals of many locks.
+/// Returns the lifetime of a session for locks with a ttl of `ttl` seconds. It is about 1 % longer
+/// than the ttl, because the server's clock may run fast. At least half a second is added, so one
+/// heartbeat confirms the renewals of many locks.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

@@ -1,5 +1,4 @@
-//! Keeps a connection to one member of the cluster. Connects to the next member if that member
-//! fails.
+//! Keeps a connection to one member of the cluster. If this member fails, connects to the next one.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -43,7 +42,8 @@ struct Line {
     connection: Option<Arc<Connection>>,
     /// Index of the next member to try.
     next: usize,
-    /// End of the last attempt to connect, and its error.
+    /// End of the last attempt to connect. `reason` is the failure of this attempt, or of the
+    /// connection since then.
     tried: Option<Instant>,
     reason: Option<Failure>,
     /// True if a member refused the login of the last attempt.
@@ -91,8 +91,8 @@ impl Client {
         let mut reason = failure::silent();
         for _ in 0..self.address.members() {
             let at = line.next % self.address.members();
-            // Set before the attempt. If the member never answers, this future may be dropped, and
-            // the next attempt must use another member.
+            // `next` is set before the attempt. If the member never answers, this future may be
+            // dropped, and the next attempt must use another member.
             line.next = at + 1;
             let opened = Connection::open(&self.address, at, self.attempt()).await;
             line.tried = Some(Instant::now());
@@ -111,7 +111,7 @@ impl Client {
         if self.outage.failed(reason.error.clone()) {
             let (server, error) = (self.address.to_string(), reason.error.clone());
             reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
-            // An error means that the store was dropped, so there is no engine to notify.
+            // `send` fails only after the store was dropped. Then there is no engine to notify.
             let _ = self.events.send(StoreEvent::Away);
         }
         line.reason = Some(reason.clone());
@@ -126,7 +126,7 @@ impl Client {
         if self.outage.back() {
             let server = self.address.member(connection.at).to_owned();
             reporter::log(move || tracing::info!(server, "connected again"));
-            // Fails only after the store was dropped. Then no engine reads events.
+            // `send` fails only after the store was dropped. Then no engine reads events.
             let _ = self.events.send(StoreEvent::Connected);
         }
         connection

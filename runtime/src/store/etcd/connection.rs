@@ -37,8 +37,8 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A connection without any answer for this long is given up. Its member may have lost contact with
-/// the cluster, and another member may work.
+/// Time without any answer after which a connection is given up. The member may have lost contact
+/// with the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
@@ -57,11 +57,11 @@ pub(super) struct Connection {
 struct Unanswered {
     count: u32,
     /// Start of the present silence: the time of the last answer, or of the first unanswered
-    /// request. None if no request waits for an answer and the last one did not time out.
+    /// request. `None` if no request waits, unless the last request timed out.
     since: Option<Instant>,
 }
 
-/// Counts an unanswered request until this value is dropped.
+/// A waiting request. It counts as unanswered until this value is dropped.
 struct Waiting<'a>(&'a Mutex<Unanswered>);
 
 impl<'a> Waiting<'a> {
@@ -77,7 +77,7 @@ impl<'a> Waiting<'a> {
         waiting.since = Some(Instant::now());
     }
 
-    /// Returns the time for which no request was answered.
+    /// Returns the time since the last answer, or since the first unanswered request.
     fn silence(&self) -> Duration {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting
@@ -120,7 +120,7 @@ fn refused(failure: Failure, access: &Access) -> Failure {
 }
 
 impl Connection {
-    /// Connects to the member at `at` of the URL, and logs in if there are credentials.
+    /// Connects to the member at index `at` of the URL, and logs in if there are credentials.
     pub(super) async fn open(
         address: &Address,
         at: usize,
@@ -150,7 +150,8 @@ impl Connection {
                 renew_at: None,
                 unanswered: Mutex::default(),
             };
-            // A suspended member still accepts connections, so it must answer a request first.
+            // A suspended member still accepts connections. So the connection counts only after the
+            // answer to a first request.
             match connection.status(limit).await {
                 Err(problem) if address.is_encrypted() && failure::is_broken_by(&problem) => {
                     return Err(failure::of_first_question(&problem));
@@ -275,9 +276,8 @@ impl Connection {
     /// Passes the present keys of a range, and then each change, to `is_over`, until it returns
     /// true or the watch ends.
     ///
-    /// The watch begins at the current revision, and the keys are read after that. If it began at
-    /// an earlier revision, the server would send past events only every 100 ms
-    /// (`syncWatchersLoop`).
+    /// The watch begins at the current revision, and the keys are read after that. A watch from an
+    /// earlier revision would get past events only every 100 ms (`syncWatchersLoop` of the server).
     pub(super) async fn watch(
         &self,
         what: WatchCreate,
@@ -290,9 +290,9 @@ impl Connection {
             ..RangeRequest::default()
         };
         let create = Some(what);
-        // The server ends the watch only when the request stream ends. That stream ends when
-        // `goes_on` is dropped with this future. The end of the answer stream alone would not reach
-        // the server.
+        // The server ends the watch only when the request stream ends, not when the client drops
+        // the answer stream. The request stream ends when `goes_on` is dropped, together with this
+        // future.
         let (goes_on, ended) = oneshot::channel::<()>();
         let mut goes_on = Some(goes_on);
         if seeded!(WatchesLeft) {
@@ -327,7 +327,8 @@ impl Connection {
         }
     }
 
-    /// Returns the remaining time of the lease, without extending it. None if the lease is over.
+    /// Returns the remaining time of the lease, without extending the lease. `None` if the lease is
+    /// over.
     pub(super) async fn time_to_live(
         &self,
         lease: i64,

@@ -1,4 +1,5 @@
-//! Creates and removes nodes: the requests, and the meaning of their answers.
+//! Creates and removes nodes, which are keys in the directory of a lock: builds the requests, and
+//! interprets the answers.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::store::session::service::{Answer, Entered, EnteredAll, Node};
 /// of them is for the session's own key.
 const MOST: usize = 100;
 
-/// Number of tries for a transaction that conflicts with other changes.
+/// Maximum number of tries for a transaction that conflicts with other changes.
 const TRIES: usize = 8;
 
 impl Etcd {
@@ -123,7 +124,8 @@ impl Etcd {
             )
         });
         let keys: Vec<_> = keys.collect();
-        // The revisions of the session's nodes that already exist, as a failed try has found them.
+        // For each node that already exists in this session, the revision of its creation. A failed
+        // try finds these revisions.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);
@@ -148,7 +150,7 @@ impl Etcd {
         Err(failure::unsettled().into())
     }
 
-    /// Removes a node. Once this succeeds, no earlier request can create it.
+    /// Removes a node. After a success, no earlier request can create the node.
     pub(super) async fn unmake(
         &self,
         session: &Session,
@@ -172,8 +174,9 @@ impl Etcd {
     /// a late deletion cannot remove the next node of this name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         if session.is_doubted(node) && !seeded!(NeverSealed) {
-            // Another request may be sealing the session, so that no earlier request can create a
-            // node. That seal may cover this node too.
+            // An earlier request may still create this node, and a seal of the session prevents
+            // that. Another removal may be sealing the session now, and its seal may cover this
+            // node, too.
             let _one = session.sealing.lock().await;
             if session.is_doubted(node) {
                 self.seal(session, patience).await?;
@@ -228,15 +231,15 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // Only the nodes doubted in the new epoch or later stay doubted. The seal does not stop
+        // Nodes that were doubted in the new epoch or later stay doubted. The seal does not stop
         // their requests, which may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }
 }
 
-/// Builds the operation that creates the node with this key if `condition` is met. It also reads
-/// the first node of the directory.
+/// Builds the operation that creates the node with this key if `condition` is met. The operation
+/// also reads the first node of the directory.
 pub(super) fn making(
     condition: Compare,
     key: &str,

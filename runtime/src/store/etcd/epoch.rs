@@ -1,9 +1,10 @@
 //! The revision of a session's own key, its *epoch*. Each transaction that creates or removes a
 //! node is carried out only if the epoch is still the known one.
 //!
-//! An unanswered transaction may still wait at a stopped member. Once the session's key has been
-//! written again, no earlier transaction can create a node: the session is *sealed*. So the removal
-//! of a node is final, because no late request can create it again.
+//! An unanswered transaction may still wait at a stopped member, and create a node later. To
+//! prevent this, the session is *sealed*: its own key is written again, which changes the epoch.
+//! After that, the removal of a node is final, because no earlier transaction can create the node
+//! again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +41,7 @@ impl Epoch {
     }
 
     /// Builds a transaction that carries out `operations` if the session's key still has the known
-    /// epoch. Otherwise, the transaction reads that key.
+    /// epoch. Otherwise, the transaction reads the session's key.
     pub(super) fn unsealed(&self, operations: Vec<Operation>) -> TxnRequest {
         self.unsealed_since(self.now(), operations)
     }
@@ -70,8 +71,8 @@ impl Epoch {
         Ok(header.revision)
     }
 
-    /// Updates the epoch from the answer to a transaction with an old epoch. If the session's key
-    /// is missing, the session has ended.
+    /// Updates the epoch from the answer to a transaction that failed because its epoch was old. If
+    /// the session's key is missing, the session has ended.
     pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {
             return Err(Trouble::Ended);

@@ -1,5 +1,5 @@
-//! Scenarios on a real cluster that need the internals of the store. The tests of this repository
-//! run them.
+//! Scenarios on a real cluster that need the internals of the store. Tests in the folder `tests`
+//! run them through `selftest/probe.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +41,12 @@ impl Etcd {
         an_abandoned_request_is_not_sent_again(&etcd).await;
     }
 
-    /// Watches a missing key. The lookup after the start of the watch finds that the key is gone.
+    /// Watches a missing key. The lookup after the start of the watch must find that the key is
+    /// gone.
     ///
     /// # Panics
     ///
-    /// Panics if the watch waits for the key, or if the cluster does not answer.
+    /// Panics if the watch waits for a deletion of the key, or if the cluster does not answer.
     pub(crate) async fn sees_the_gone(address: Address, options: &Options) {
         const LONG: Duration = Duration::from_secs(30);
         let (sender, _events) = unbounded_channel();
@@ -133,7 +134,7 @@ async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
         patience,
         answer,
     };
-    // The revision 1 differs from that of the session's key, so the first transaction fails.
+    // The epoch 1 differs from the revision of the session's key, so the first transaction fails.
     let epoch = Epoch::new(session.key.clone(), session.lease, 1);
     let carrying = together(Arc::clone(&etcd.client), Arc::new(epoch), vec![asked]);
     let gives_up = async {

@@ -17,9 +17,9 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. In some versions, an error of the package `auth` has the
-/// prefix `auth:` if the API defines no such error. An example is the error for an old token in
-/// 3.5.0.
+/// Prefixes of errors that come from the server, not from the connection. Some versions return
+/// errors of etcd's package `auth` with the prefix `auth:` if their API has no such error. An
+/// example is the error for an old token in 3.5.0.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a failure that a new login resolves.
@@ -33,11 +33,12 @@ const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
 
-/// Part of an error's text, the code in this crate's error, the retry policy, true if the request
+/// A piece of the server's error text, the failure's code, the retry policy, true if the request
 /// may have been carried out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
-/// Meaning of the server's errors. The page docs/reliability/errors.md has the reasons.
+/// Meaning of the server's errors. The page docs/reliability/errors.md has the reason why a request
+/// may or may not have been carried out.
 const KNOWN: &[Known] = &[
     (
         "no leader",
@@ -108,8 +109,8 @@ const KNOWN: &[Known] = &[
          authentication on the server",
     ),
     ("invalid auth token", LOGIN, Retry::Now, false, NEW_LOGIN),
-    // Users or roles have changed since the token (JWT) was signed. The server has two wordings for
-    // this.
+    // For the next two errors: users or roles have changed since the token (JWT) was signed. The
+    // server has two wordings for this.
     (
         "revision of auth store is old",
         LOGIN,
@@ -143,8 +144,8 @@ pub(super) fn of(problem: &Problem) -> Failure {
     }
 }
 
-/// True if another connection may serve better: this one is broken or has been silent for too long,
-/// its token is refused, or its member cannot serve.
+/// True if another connection may serve better. The current one is broken or was silent for too
+/// long, its token is refused, or its member cannot serve.
 pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -212,13 +213,13 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
-/// True if the server may carry the request out after this answer. If its database is full, the
-/// server answers only after it has carried the transaction out or refused it.
+/// True if the server may still carry the request out after this answer. A server with a full
+/// database answers only after it has carried the transaction out or refused it.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }
 
-/// The failure to connect to an endpoint.
+/// Converts the error of an attempt to connect to a failure.
 pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
     let detail = innermost(error);
     not_sent(if is_of_tls(error) {
@@ -232,8 +233,8 @@ fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
-/// The failure of a connection that broke right after the handshake. With TLS 1.3, a member refuses
-/// a client's certificate at that time.
+/// Returns the failure of a connection that broke at its first request. With TLS 1.3, a member
+/// refuses a client's certificate only after the handshake.
 pub(super) fn of_first_question(problem: &Problem) -> Failure {
     match problem {
         Problem::Status(status) if is_broken(status) => of_tls(&innermost(status)),
@@ -250,7 +251,7 @@ fn innermost(error: &dyn Error) -> String {
     first_line(&text.unwrap_or_else(|| last.to_string()))
 }
 
-/// True if client and server could not agree on an encrypted connection.
+/// True if client and server could not set up an encrypted connection.
 #[cfg(feature = "tls")]
 fn is_of_tls(error: &dyn Error) -> bool {
     causes(error).any(|cause| {
@@ -285,7 +286,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// The failure for an unreadable answer.
+/// Returns the failure for an unreadable answer.
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
@@ -297,7 +298,7 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure of a request that conflicted with other changes at each try.
+/// Returns the failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
@@ -316,7 +317,7 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
     }
 }
 
-/// Returns the text of a server, cut to one line and 120 characters.
+/// Returns the first line of an error text, cut to 120 characters.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(120).collect()

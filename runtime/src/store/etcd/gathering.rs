@@ -29,14 +29,14 @@ use crate::store::session::service::Answer;
 /// the next transaction while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// After this time, a transaction no longer holds requests back, because its connection may be
-/// dead.
+/// Time after which an unanswered transaction no longer holds further requests back, because its
+/// connection may be dead.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Maximum number of requests in one transaction. The server accepts 128 operations.
 const MOST: usize = 64;
 
-/// Number of tries for a transaction. A try fails if the session's epoch has changed.
+/// Maximum number of tries for a transaction. A try fails if the session's epoch has changed.
 const TRIES: usize = 8;
 
 /// A request for one directory, with the channel for its answer.
@@ -61,8 +61,8 @@ impl Gathering {
         Self { asked: sender }
     }
 
-    /// Carries out `operation`. After a time-out, a seal of the session (see `epoch.rs`) prevents a
-    /// late execution. The operation must change only keys of this directory.
+    /// Carries out `operation`, which must change only keys of `directory`. After a time-out, the
+    /// server may still carry it out, until the session is sealed (see `epoch.rs`).
     pub(super) async fn ask(
         &self,
         directory: String,
@@ -126,7 +126,7 @@ fn next_of(waiting: &mut Vec<Asked>) -> Vec<Asked> {
     leaving
 }
 
-/// Carries out requests in one transaction.
+/// Carries out the requests in one transaction, and sends their answers.
 pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: Vec<Asked>) {
     let Some((requests, answers)) = unsealed(&client, &epoch, requests).await else {
         return;
@@ -134,7 +134,7 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
     match answers {
         Ok(answers) => {
             for (asked, answer) in requests.into_iter().zip(answers) {
-                // The request may have been given up.
+                // `send` fails if the request was given up.
                 let _ = asked.answer.send(Ok(answer));
             }
         }
@@ -146,19 +146,19 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
     }
 }
 
-/// Carries out requests. If the session was sealed, tries again with the new epoch. Returns the
-/// requests with their answers, or none if all requests were given up.
+/// Carries out the requests. If the session was sealed, tries again with the new epoch. Returns the
+/// requests with their answers, or `None` if all requests were given up.
 ///
-/// A given-up request is not sent with a new epoch. The seal counts as the end of this request, and
-/// the name of its node may belong to another node already.
+/// A given-up request is not sent again with the new epoch. For its caller, the seal has ended this
+/// request, so the name of its node may already belong to another node.
 async fn unsealed(
     client: &Arc<Client>,
     epoch: &Epoch,
     mut requests: Vec<Asked>,
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
-        // Read before the given-up requests are removed. If a request is given up later, the seal
-        // that stops it changes the epoch, so the server does not carry this transaction out.
+        // The epoch is read before the given-up requests are removed. If a request is given up
+        // later, a seal changes the epoch, so the server does not carry this transaction out.
         let now = epoch.now();
         requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
         let patience = requests.iter().map(|asked| asked.patience).max()?;
@@ -210,7 +210,8 @@ mod tests {
         leaving.map(|asked| asked.directory).collect()
     }
 
-    /// Fails if two requests for one lock are sent in one transaction: both could find it free.
+    /// Fails if two requests for one lock are sent in one transaction. Both requests could then
+    /// find the lock free.
     #[test]
     fn a_transaction_has_one_request_for_each_directory() {
         let names = ["a", "b", "a", "c", "a"];

@@ -78,7 +78,7 @@ impl EtcdLook {
     }
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
-        // Nodes of other clients have other values, or none.
+        // The node of another program may have a different value, or none.
         let end = self.etcd.names.parts(beginning(&found.key));
         let end = end.map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
@@ -94,8 +94,8 @@ impl EtcdLook {
         })
     }
 
-    /// Returns the nodes of some directories. The first node of each, which may be the holder's,
-    /// has the remaining time of its lease.
+    /// Returns the nodes of some directories. Only the first node of each directory, which may be
+    /// the holder's, has the remaining time of its lease.
     async fn all_seen(&self, directories: &[&[KeyValue]]) -> Answer<Vec<Vec<Seen>>> {
         let firsts = directories.iter().filter_map(|nodes| nodes.first());
         let mut leases: Vec<_> = firsts.map(|first| first.lease).collect();
@@ -137,8 +137,9 @@ impl Look for EtcdLook {
         Ok(seen.into_iter().next().unwrap_or_default())
     }
 
-    /// A page contains only complete directories. The keys of a directory follow each other. If the
-    /// last directory is cut off, it becomes the first of the next page.
+    /// A page contains only complete directories. The read keys are sorted, so the keys of a
+    /// directory follow each other. If the last directory is cut off, it becomes the first of the
+    /// next page.
     async fn directories(
         &mut self,
         first: &str,
@@ -156,8 +157,8 @@ impl Look for EtcdLook {
         let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
         let last = found.last().map(|last| last.key.clone());
         for found in found {
-            // Skips keys below the prefix that are not locks. A node's own name may be invalid
-            // UTF-8.
+            // Skips keys below the prefix that belong to no lock. The end of a key may be invalid
+            // UTF-8, because another program may have written the key.
             let path = beginning(&found.key);
             let Some((key, end)) = self.etcd.names.parts(path) else {
                 continue;
@@ -221,7 +222,7 @@ impl Look for EtcdLook {
             .client
             .ask(|connection| async move { connection.deleted(path, made, limit, ()).await });
         watching.await?;
-        // The watch may have ended although the node still exists, so this reads the node's key.
+        // The watch may have ended while the node still exists, so the node's key is read.
         let own = RangeRequest {
             key: key_of(&node.path),
             ..RangeRequest::default()
@@ -256,7 +257,7 @@ impl Look for EtcdLook {
     }
 }
 
-/// Returns the part of a key before the first invalid UTF-8.
+/// Returns the part of a key before the first byte that is invalid UTF-8.
 fn beginning(key: &[u8]) -> &str {
     let text = key.utf8_chunks().next();
     text.map_or("", |chunk| chunk.valid())

@@ -4,9 +4,10 @@
 //! message are not sent, and are skipped in answers.
 //!
 //! The messages are written by hand, because generated messages need `protoc` on each machine that
-//! builds a service. The crate `etcd-client` (0.21) needs it, too. That crate also spreads requests
-//! over all members, even one that does not answer. The pool must be able to leave such a member.
-//! It also needs both answers of a heartbeat (keep-alive and read) from the same member.
+//! builds a service. The crate `etcd-client` (0.21) needs `protoc`, too. That crate also spreads
+//! requests over all members, even one that does not answer. The pool must be able to leave such a
+//! member. For a heartbeat, the pool also needs both answers (keep-alive and read) from the same
+//! member.
 
 use prost::{Message, Oneof};
 
@@ -37,7 +38,7 @@ pub(crate) struct KeyValue {
     pub(crate) lease: i64,
 }
 
-/// The values of `sort_order` and of `sort_target`.
+/// The values of `sort_order` (`ASCENDING`, `DESCENDING`) and of `sort_target` (`BY_CREATION`).
 pub(crate) const ASCENDING: i32 = 1;
 pub(crate) const DESCENDING: i32 = 2;
 pub(crate) const BY_CREATION: i32 = 2;

@@ -12,8 +12,8 @@
 //!   connection to one member. [`messages`] has the messages of the server's API.
 //! - [`node_names`] gives the name of a removed node to a new one, once no request for the old node
 //!   can still be carried out.
-//! - [`gathering`] sends several requests in one transaction. [`epoch`] keeps a late request from
-//!   creating a node.
+//! - [`gathering`] sends several requests in one transaction. [`epoch`] prevents a late request
+//!   from creating a node.
 //! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of the server's errors, and [`check`]
 //!   checks a cluster for problems. [`backend`] connects a store.

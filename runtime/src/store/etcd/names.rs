@@ -2,7 +2,7 @@
 //!
 //! A node has the key `<prefix>/<lock's key>/<lease>-<name>`. The lock's key has `/` and `%`
 //! percent-encoded, so that no directory is part of another. A session has its own key
-//! `<prefix>/%/<lease>`, in a directory that no lock has. Below it,
+//! `<prefix>/%/<lease>`, in a directory that no lock has. Below the session's key,
 //! `<prefix>/%/<lease>/<name>-<fence>` revokes the session's node with this name and fence.
 
 use std::fmt::Write as _;
@@ -47,17 +47,17 @@ impl Names {
         beginning
     }
 
-    /// Splits the key of a node into the lock's key and the end, `<lease>-<name>`. None if the node
-    /// is not below the prefix.
+    /// Splits the etcd key of a node into the lock's key and the end, `<lease>-<name>`. `None` if
+    /// `node` is not below the prefix, or is not in the directory of a lock.
     pub(crate) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
         let key = percent_decoded(directory)?;
-        // Refuses other encodings of the lock's key, because each key has only one directory.
+        // Refuses other encodings of the lock's key, because each lock has only one directory.
         (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 
-    /// Returns the key of the node in the session with this lease.
+    /// Returns the etcd key of the node in the session with this lease.
     pub(crate) fn node(&self, lease: i64, node: &Node) -> String {
         let lease = if seeded!(NodesOfAnySession) { 0 } else { lease };
         let mut name = self.directory(&node.key);

@@ -1,6 +1,6 @@
 //! Reusable names for the nodes of a session.
 //!
-//! The server keeps deleted keys until it compacts its history. For each acquire, it goes through
+//! The server keeps deleted keys until it compacts its history. For each acquire, the server reads
 //! all keys of the lock's directory, including deleted ones. With reused names, an acquire costs
 //! the same no matter how often the lock was taken. A name is free once no request for its former
 //! node can still be carried out.
@@ -31,7 +31,8 @@ struct Taken {
     may_be_there: bool,
 }
 
-/// The names of a session's nodes: a list for each lock's key, in which a name is a position.
+/// The names of a session's nodes. Each lock's key has a list, and a node's position in this list
+/// determines its name.
 #[derive(Debug, Default)]
 pub(super) struct NodeNames {
     by_key: Mutex<KeyMap<Vec<Option<Taken>>>>,
@@ -73,8 +74,8 @@ impl NodeNames {
         Token::numbered(key.hash_of_process(), at)
     }
 
-    /// Records the start of a request for the node. [`ends`](Self::ends) must follow. Returns false
-    /// if the node is gone, and its name is free or belongs to another node.
+    /// Records the start of a request for the node. After the request, call [`ends`](Self::ends).
+    /// Returns false if the node is gone: its name is free or belongs to another node.
     pub(super) fn begins(&self, node: &Node) -> bool {
         let mut by_key = self.by_key();
         let names = by_key.get_mut(&node.key);
@@ -132,7 +133,7 @@ mod tests {
         names.ends(node, there);
     }
 
-    /// Fails if a repeatedly taken lock leaves more and more names behind.
+    /// Fails if the number of names grows each time that a lock is taken again.
     #[test]
     fn a_node_name_is_reused() {
         let names = NodeNames::default();
@@ -149,8 +150,8 @@ mod tests {
         assert!(names.by_key().is_empty(), "nothing is left of the key");
     }
 
-    /// Fails if a node's name is reused while an earlier request for that name could still create
-    /// or remove a node.
+    /// Fails if the name of a removed node is reused while an earlier request could still create or
+    /// remove a node of this name.
     #[test]
     fn a_node_name_is_kept_while_a_request_is_pending() {
         let names = NodeNames::default();

@@ -16,7 +16,7 @@ pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
     Owner::read(std::str::from_utf8(&first.value).ok()?)
 }
 
-/// Returns the first key that the operation at index `at` found.
+/// Returns the first key that the read at index `at` of the transaction has found.
 pub(crate) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
     let range = answer.range(at).ok_or_else(failure::garbled)?;
     Ok(range.kvs.first())
@@ -35,7 +35,7 @@ pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
     Ok(Fence::new(revision))
 }
 
-/// Returns the revision from which a fence was made.
+/// Returns the revision that a fence stands for.
 pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
     i64::try_from(fence.get()).map_err(|_| failure::garbled())
 }

@@ -124,7 +124,7 @@ impl Service for Etcd {
         let header = match asking.await {
             Ok(answer) => answer.header.ok_or_else(failure::garbled)?,
             Err(trouble) => {
-                // If this fails, the lease ends automatically.
+                // If the revocation fails, the lease ends automatically.
                 let _ = self.revoke(granted.id, patience).await;
                 return Err(not_open(trouble));
             }
@@ -139,17 +139,18 @@ impl Service for Etcd {
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
-    /// A leader that resumes after a pause may answer a heartbeat before it detects its successor.
-    /// The successor counts the lease from an earlier time. So a heartbeat counts only once the
-    /// same member has answered a quorum read in the same term. That read shows that there was no
-    /// successor yet.
+    /// Sends a keep-alive and then a quorum read. A leader that resumes after a pause may answer a
+    /// keep-alive before it detects its successor, which counts the lease from an earlier time. So
+    /// a keep-alive counts only once the same member has answered the read in the same term. This
+    /// answer shows that there was no successor yet.
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
         let lease = session.lease;
         let asking = self
             .client
             .ask(|connection| async move { connection.keep_alive(lease, patience).await });
         let kept = asking.await?;
-        // If the lease no longer gets its granted lifetime, it could end before its locks.
+        // If the keep-alive no longer renews the lease for its granted lifetime, the lease could
+        // end before its locks.
         if !session.is_kept(kept.ttl) {
             return Err(Trouble::Ended);
         }
@@ -175,9 +176,9 @@ impl Service for Etcd {
         }
     }
 
-    /// Watches the session's own key, which ends with its lease, and the keys below it. The
-    /// deletion of the key proves the end of the session, so the session's holders are notified
-    /// before another process gets their locks.
+    /// Watches the session's own key, which the server deletes with the session's lease, and the
+    /// keys below it. The deletion proves the end of the session, so the session's holders are
+    /// notified before another process gets their locks.
     async fn ended(
         &self,
         session: &Session,
@@ -310,7 +311,7 @@ impl Service for Etcd {
             Err(failed) => return Err(failed),
         };
         if !found {
-            // If this fails, the lease ends automatically.
+            // If the revocation fails, the lease ends automatically.
             let _ = self.revoke(lease, patience).await;
         }
         Ok(found)
@@ -358,7 +359,7 @@ fn is_one_term(one: Header, other: Header) -> bool {
     (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
 }
 
-/// Returns the failure of a request for a lock, after its session was not opened.
+/// Returns the failure of a request for a lock whose session could not be opened.
 fn not_open(trouble: Trouble) -> Failure {
     match trouble {
         // The request for a lock was not sent yet, so it cannot have been carried out.
@@ -375,8 +376,8 @@ fn not_open(trouble: Trouble) -> Failure {
     }
 }
 
-/// The failure of `keep` if the separate lease ended before the node was moved to it. The session
-/// continues.
+/// Returns the failure of `keep` if the separate lease ended before the node was moved to it. The
+/// session continues.
 fn kept_too_late() -> Failure {
     Failure::unavailable(
         "slow",

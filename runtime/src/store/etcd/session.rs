@@ -16,9 +16,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
 
-/// Maximum number of waiting nodes of a session that request their position at the same time. After
-/// a lost connection, all of them request it again, and a heartbeat must wait behind only this
-/// many.
+/// Maximum number of concurrent requests of a session for the positions of its waiting nodes. After
+/// a lost connection, all positions are requested again, and a heartbeat must wait behind only this
+/// many requests.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// A lease of the server, and the session's own key with its epoch.
@@ -39,7 +39,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts a task, so this must be called in the runtime that requests run on.
+    /// Starts the task that sends requests, so this must be called in the runtime that requests run
+    /// on.
     pub(super) fn new(
         client: Arc<Client>,
         (lease, ttl): (i64, i64),
@@ -60,7 +61,8 @@ impl Session {
         }
     }
 
-    /// True if `ttl`, the answer to a heartbeat, is at least the lease's granted lifetime.
+    /// True if `ttl`, from the answer to a keep-alive, is at least the granted lifetime of the
+    /// lease.
     pub(super) fn is_kept(&self, ttl: i64) -> bool {
         0 < ttl && self.ttl <= ttl
     }
@@ -80,7 +82,7 @@ impl Session {
         self.names.begins(node) || seeded!(NodesOfAnySession)
     }
 
-    /// Records the nodes as doubted if `answer` means that the transaction may be carried out late.
+    /// Records the nodes as doubted if the transaction may still be carried out after this answer.
     pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
             && failure::may_be_late(failure)

@@ -1,4 +1,4 @@
-//! TLS between the pool and a member.
+//! TLS between the pool and a member of an etcd cluster.
 
 use std::io;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl MemberTls {
         Ok(Self::Certificates(Box::new(config)))
     }
 
-    /// True if tonic makes the handshake.
+    /// True if tonic makes the TLS handshake. Otherwise, `reach` makes it.
     pub(super) fn is_of_tonic(&self) -> bool {
         matches!(self, Self::Certificates(_))
     }

@@ -13,7 +13,8 @@ use crate::base::jitter::Jitter;
 use crate::base::reporter;
 use crate::store::Failure;
 
-/// Pause after the first attempt to connect. It doubles with each attempt.
+/// Pause after the first attempt to connect. It doubles with each further attempt, up to the limits
+/// below.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
 /// Longest pause in the first seconds of an outage. A lease of 2 s must survive an outage of 0.8 s
@@ -21,18 +22,18 @@ const FIRST_RETRY: Duration = Duration::from_millis(25);
 /// server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then, short leases are lost,
-/// and longer ones outlast this pause. A server that comes back must not be flooded with
-/// connections.
+/// Longest pause after `SHORT_RETRIES` attempts, in a long outage. By then, short leases have
+/// ended, and longer leases outlast a pause of this length. With shorter pauses, many clients would
+/// flood a returning server with connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
 /// Time limit of one attempt to reconnect, even if `io_timeout` is longer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// While an attempt hangs, the next one begins after a quarter of its time limit, within these
-/// bounds. So the store soon finds a server that is back, and runs about five attempts at once at
-/// most.
+/// While an attempt hangs, the next one begins after a quarter of the attempt's time limit, but
+/// within these bounds (minimum, maximum). So the store soon reaches a returning server, with at
+/// most about five attempts at the same time.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
@@ -56,14 +57,16 @@ pub(crate) struct Supervisor<T> {
     /// since. Also true before the first connection of a lazy store.
     away: bool,
     reason: Failure,
-    /// True if the last attempt was refused. The next ones begin at most once in [`LONG_RETRY`],
-    /// because a server may lock a user out after many refused logins.
+    /// True if the last attempt failed with a refusal, for example of the password. Further
+    /// attempts then begin at most once per [`LONG_RETRY`], because a server may lock a user out
+    /// after many refused logins.
     refused: bool,
     jitter: Jitter,
 }
 
 impl<T> Supervisor<T> {
-    /// `reason` explains the missing connection until the first attempt fails.
+    /// Returns a supervisor without attempts. Until the first attempt fails, `reason` explains why
+    /// there is no connection.
     pub(crate) fn new(server: String, io_timeout: Duration, reason: Failure) -> Self {
         Self {
             server,
@@ -237,8 +240,9 @@ mod tests {
         Failure::unavailable("io", "refused".to_owned(), Retry::Later, false)
     }
 
-    /// Fails if answers on a connection that still works shorten the pauses between failed attempts
-    /// to replace it. The server would get an attempt every few milliseconds.
+    /// A store fails repeatedly to replace a connection that still works. Fails if answers on this
+    /// connection shorten the pauses between the attempts: the server would get an attempt every
+    /// few milliseconds.
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_while_a_working_connection_is_replaced() {
         let mut supervisor =

@@ -16,7 +16,7 @@ use crate::store::source::{Source, no_server};
 /// The address of locks in this process.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// Pools of one name share their locks. Without a name, the locks are private to their pool.
+    /// Name that pools use to share their locks. Without a name, the locks are private to one pool.
     name: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         Ok(store)
     }
 
-    /// Returns the text of a warning: which calls these locks do not exclude.
+    /// Returns the text of a warning about callers that these locks do not exclude.
     fn limits(&self) -> String {
         match &self.name {
             Some(name) => format!(

@@ -20,7 +20,8 @@ const SWEEP_EVERY: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
-    /// The pools that queue for a key, the first one first. No queue is empty.
+    /// The pools that queue for each key, in the order of the queue. A key without waiting pools
+    /// has no queue.
     pub(super) queues: KeyMap<VecDeque<Waiting>>,
     /// Kept results of keys, which may be free or taken.
     pub(super) results: Results,
@@ -30,7 +31,7 @@ pub(super) struct Entries {
     left_by_sweep: usize,
 }
 
-/// Events that other pools caused for a pool, and the waker of its engine.
+/// Events for one pool, other than the answers to its requests, and the waker of the pool's engine.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     pub(super) events: VecDeque<StoreEvent>,
@@ -117,7 +118,8 @@ impl Entries {
         Reply::AcquiredAll(taken.collect())
     }
 
-    /// Notifies the first pool in the key's queue that the key may be free for it.
+    /// Notifies the first pool in the key's queue, so that the pool repeats its request for the
+    /// key.
     pub(super) fn invite(&mut self, key: &FullKey) {
         if let Some(first) = self.first(key) {
             self.emit(first, StoreEvent::Turn(key.clone()));
@@ -156,8 +158,8 @@ impl Entries {
         }
     }
 
-    /// Reserves a free key for the first pool in its queue, for `CLAIM`. Returns true if a pool was
-    /// waiting.
+    /// Reserves a free key for the first pool in its queue, for the time `CLAIM`. Returns true if a
+    /// pool was waiting.
     pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
@@ -198,8 +200,9 @@ impl Entries {
         }
     }
 
-    /// Removes the key, or reserves it for the first pool in its queue. With `keep`, the key stays
-    /// taken for that long.
+    /// If `token` has the key, or had it until a revocation, removes the key, or reserves it for
+    /// the first pool in its queue. With `keep`, the key stays taken for that time instead, unless
+    /// it was revoked. Returns true if `token` still had the key.
     pub(super) fn release(
         &mut self,
         key: &FullKey,
@@ -234,8 +237,8 @@ impl Entries {
         }
     }
 
-    /// Removes `pool` from the queue of `key`. If the key was handed to `pool`, the next pool gets
-    /// the key.
+    /// Removes `pool` from the queue of `key`. If the key was handed to `pool`, hands it to the
+    /// next pool in the queue.
     pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);

@@ -17,7 +17,8 @@ pub(super) struct PoolId(pub(super) u64);
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) state: State,
-    /// The pool that has the key (of several shares, the latest), or to which the key was handed.
+    /// The pool that has the key, or to which the key was handed. If the key has shares, the pool
+    /// that took the latest one.
     pub(super) pool: PoolId,
     pub(super) expires: Instant,
 }
@@ -26,7 +27,7 @@ pub(super) struct Entry {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub(super) fence: Fence,
-    /// The annotated function.
+    /// Path of the annotated function that made the call.
     pub(super) function: &'static str,
     pub(super) since: Instant,
 }
@@ -55,7 +56,7 @@ pub(super) struct Share {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) pool: PoolId,
-    /// Function of the call that queued first.
+    /// Function of the pool's first call that queued for the key.
     pub(super) function: &'static str,
     pub(super) since: Instant,
 }
@@ -84,7 +85,8 @@ pub(super) enum State {
     Handed,
     /// The holder has released the key with `keep`, and it stays taken until it expires.
     Kept(Taken),
-    /// At most `limit` shares; 0 for no limit.
+    /// Several tokens have shares. `limit` is the largest number of shares that their calls allow;
+    /// 0 for no limit.
     Shared {
         limit: u32,
         shares: HashMap<Token, Share>,
@@ -92,10 +94,10 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// Returns the time at which a refused call with this limit should try again, if no lease is
-    /// renewed. If permits are held, this is the time when so many have ended that fewer than the
-    /// call's limit remain. For a call without a limit, it is the end of the first permit. If no
-    /// permits are held, it is the end of the lock.
+    /// Returns the time at which a refused call should try again, if no lease is renewed. While
+    /// permits are held, a call with a limit must wait until fewer permits than its limit remain. A
+    /// call without a limit gets the time when the first permit ends. If no permits are held, this
+    /// is the time when the lock ends.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {

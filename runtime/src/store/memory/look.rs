@@ -44,7 +44,7 @@ impl Space {
         Page { locks, next }
     }
 
-    /// Takes a lock away from its holders. Returns the information from before the removal.
+    /// Takes a lock away from its holders. Returns the state that the lock had before.
     pub(crate) fn take_away(&self, key: &FullKey) -> LockInfo {
         let now = self.clock.now();
         let mut entries = self.entries();

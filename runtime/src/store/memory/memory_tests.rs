@@ -81,8 +81,8 @@ fn pools_with_the_same_name_share_locks() {
     }
 }
 
-/// Fails if a name is kept after its last pool. A process that opens pools with more and more names
-/// would then grow without limit.
+/// Fails if a `memory://` name stays in the registry after its last pool has closed. A process that
+/// keeps opening pools with new names would then need more and more memory.
 #[test]
 fn a_name_is_forgotten_with_its_last_pool() {
     let mut first = named("tests-forgotten");
@@ -96,8 +96,8 @@ fn a_name_is_forgotten_with_its_last_pool() {
     assert!(!space::is_known("tests-forgotten"), "it is of no use");
 }
 
-/// Fails if the next pool of the name takes a lock whose lease is not over, or if an expired lock
-/// keeps the name in use.
+/// The last pool with a name closes without releasing its lock. Fails if the next pool with this
+/// name takes the lock before its lease is over, or if the name stays registered after that.
 #[test]
 fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     let held = token();
@@ -118,8 +118,9 @@ fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     assert!(!space::is_known("tests-outlives"), "its lease is over");
 }
 
-/// Fails if, after the last pool of a name, its fences follow the clock again, although reserved
-/// fences were ahead of the clock.
+/// Reserved fences put the latest fence ahead of the clock. Then the last pool with a name closes,
+/// so the name is forgotten. Fails if the next pool with this name gets smaller fences, taken from
+/// the clock again.
 #[test]
 fn fences_keep_growing_after_the_last_pool() {
     let mut fences = Vec::new();
@@ -139,7 +140,8 @@ fn fences_keep_growing_after_the_last_pool() {
     );
 }
 
-/// Fails if a name is forgotten while a pool enters it: the next pool would have separate locks.
+/// Several threads open and close pools with the same name. Fails if the name is removed from the
+/// registry while another pool opens with it: the next pool would then have separate locks.
 #[test]
 fn short_lived_pools_exclude_each_other() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);

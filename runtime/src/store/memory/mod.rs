@@ -131,8 +131,8 @@ fn serve_give(entries: &mut Entries, give: &Give, now: Instant) -> bool {
     }
 }
 
-/// Answers a release. `ordered` is true: requests are carried out at once, so no earlier acquire
-/// can follow the release.
+/// Returns the answer to a release. `ordered` is always true: this store carries out each request
+/// at once, so an earlier acquire cannot take the key after the release.
 fn released(found: bool) -> Reply {
     Reply::Released {
         found,

@@ -41,8 +41,8 @@ impl Entries {
         self.results.forget(key, now)
     }
 
-    /// Passes the lock from the token `from` to the token of `take`. Answers `Gone` if neither of
-    /// them has it.
+    /// Passes the lock from the token `from` to the token of `take`. Answers `Gone` if neither
+    /// token has the lock.
     pub(super) fn adopt(&mut self, pool: PoolId, take: &Take, from: Token, now: Instant) -> Reply {
         let (key, token) = (&take.key, take.token);
         let wanted = Some(self.queues.contains_key(key));

@@ -8,7 +8,7 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
-/// Minimum number of kept results between two removals of all expired results.
+/// Minimum number of results that are stored between two removals of all expired results.
 const SWEEP_EVERY: usize = 1024;
 
 /// The results of each key, by function, each with the time when it expires.
@@ -49,8 +49,8 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Removes the expired results if enough results were stored since the last removal: more than
-    /// `SWEEP_EVERY`, and more than the keys that it left.
+    /// Removes the expired results once enough were stored since the last removal: more than
+    /// `SWEEP_EVERY`, and more than the number of keys left then.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

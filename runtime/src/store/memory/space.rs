@@ -7,7 +7,7 @@ use super::entries::Entries;
 use super::entry::PoolId;
 use crate::base::clock::Clock;
 
-/// The named spaces, as long as they are used.
+/// Registry of the named spaces that are in use.
 static NAMED: Mutex<BTreeMap<String, Arc<Space>>> = Mutex::new(BTreeMap::new());
 
 /// The locks that some pools share. These pools exclude each other.
@@ -62,8 +62,9 @@ impl Space {
     }
 }
 
-/// Removes the space of this name from the registry if it is not used. If it still has a lock or a
-/// kept result, a later [`Space::enter_named`] removes it.
+/// Removes the space of this name from the registry if it is not used. If the space still has a
+/// lock or a kept result, a later [`Space::enter_named`] removes the space after these have
+/// expired.
 pub(super) fn forget_unused(name: &str) {
     let mut named = named();
     if named.get(name).is_some_and(|space| !space.is_used()) {
@@ -71,8 +72,8 @@ pub(super) fn forget_unused(name: &str) {
     }
 }
 
-/// Locks the registry's mutex. A thread may lock a space's mutex while it holds the registry's, but
-/// never the reverse.
+/// Locks the registry's mutex. A thread may lock a space's mutex while it holds this one, but must
+/// not lock this one while it holds a space's mutex.
 fn named() -> MutexGuard<'static, BTreeMap<String, Arc<Space>>> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -36,7 +36,7 @@ pub(super) enum Turns {
     Here,
     /// A separate connection.
     Beside(Box<Hosts>),
-    /// None: waiting calls poll instead.
+    /// No connection: waiting calls repeat their requests from time to time instead.
     Nowhere,
 }
 

@@ -11,8 +11,8 @@ use crate::store::options::Options;
 use crate::store::source::Source;
 
 impl Address {
-    /// Returns this address with the certificates of the pool. Refuses `replicas`, which is an
-    /// option for Redis.
+    /// Returns this address with the pool's certificates and credentials. Refuses `replicas`, which
+    /// is an option for Redis.
     fn with(self, options: &Options) -> Result<Self, LockError> {
         options.refuse_replicas(
             "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",

@@ -39,7 +39,8 @@ fn renew(keys: &[&str]) -> Op {
     }
 }
 
-/// Packs the requests. Returns for each call the positions of its requests in `ops`.
+/// Packs requests into calls of SQL functions. Returns, for each of these calls, the positions of
+/// its requests in `ops`.
 fn packed(ops: impl IntoIterator<Item = Op>) -> Vec<Vec<u64>> {
     let mut packer = Packer::default();
     for (number, op) in (0..).zip(ops) {

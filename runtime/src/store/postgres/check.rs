@@ -1,7 +1,8 @@
 //! Checks a database for present and future problems.
 //!
-//! The check tries the functions on a separate key, and reads the server's settings and statistics.
-//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
+//! The check calls the SQL functions of leasehold with the key of a trial lock, and reads the
+//! server's settings and statistics. It runs for `LockPool::check`, and when a pool connects, to
+//! log the findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::store::{Failure, Give, GiveKind, Op, OpId, Renewal, Request, Take};
 /// The ttl of the trial lock.
 const TTL: Duration = Duration::from_secs(1);
 
-/// The oldest tested version.
+/// The oldest tested version of PostgreSQL, as in `server_version_num`.
 const OLDEST: i32 = 130_000;
 
 /// More dead rows than this suggest that vacuum cannot remove them.
@@ -42,14 +43,16 @@ SELECT current_setting('server_version_num')::integer AS version,
        coalesce((SELECT s.n_dead_tup FROM pg_stat_all_tables s WHERE s.relid = 'leasehold.locks'::regclass), 0) AS dead_rows
 ";
 
-/// The pinned free locks, and the session that pins each. An open transaction has locked the row of
-/// such a lock, so no call can take it.
+/// Query for pinned free locks, and for the session that pins each. A lock is pinned while an open
+/// transaction, for example one that verified the lock's fence, has locked its row. Until this
+/// transaction ends, no process can take the lock.
 const PINS: &str = "SELECT p.key, p.session FROM (
     SELECT l.key, leasehold._pin(l.xmax) AS session FROM leasehold.locks l
     WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
   ) p WHERE p.session IS NOT NULL LIMIT 1000";
 
-/// Minimum duration of a reported pin. The transactions of calls also lock rows, but for less time.
+/// Minimum duration of a reported pin. The transactions in which leasehold takes and releases locks
+/// also lock rows, but for less time.
 const PINNED_FOR: Duration = Duration::from_millis(200);
 
 /// Returns all findings on the database of `opened`, except pinned free locks (see `PINS`).
@@ -86,8 +89,8 @@ pub(super) async fn examine_all(
     Ok(CheckReport::new(address.to_string(), findings.collect()))
 }
 
-/// Finds the transactions that pin free locks. Queries twice, so that the short transactions of
-/// calls, which also lock rows, do not count.
+/// Finds the transactions that pin free locks. Queries twice, and reports only the pins found both
+/// times. So the short transactions in which leasehold takes and releases locks do not count.
 async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
     let mut seen: Option<BTreeMap<String, String>> = None;
     for pause in [Duration::ZERO, PINNED_FOR] {
@@ -122,8 +125,8 @@ async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>,
     )))
 }
 
-/// Reports a failed attempt to connect. If the server answers, but the database cannot keep locks,
-/// this is a finding, and otherwise an error.
+/// Reports a failed attempt to connect. If the server answered, but the database cannot keep locks,
+/// returns a report with this finding. Otherwise, returns an error.
 pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckReport, LockError> {
     match failure.error {
         LockError::Config { reason } => {

@@ -22,8 +22,8 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Detects a host that refuses writes. This query is sent if the URL names several hosts. libpq
-/// does the same for `target_session_attrs=read-write`.
+/// Query that detects a host that refuses writes. It is sent only if the URL names several hosts.
+/// libpq does the same for `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
 /// Pause before the attempt for the next address of a host. Earlier attempts continue meanwhile
@@ -35,7 +35,7 @@ pub(super) type Dialed = (Client, IoDriver, Option<Instant>);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Sends and receives the bytes of one connection while it is polled.
+/// Driver of one connection. It sends and receives bytes only while it is polled.
 pub(super) struct IoDriver {
     connection: tokio_postgres::Connection<Socket, Stream>,
     wire: Arc<Wire>,
@@ -82,8 +82,8 @@ impl IoDriver {
 }
 
 /// Connects to all hosts at once, so that a hanging host delays nothing. Returns the first
-/// connection to a host that takes writes, and the time at which its credentials are renewed. The
-/// caller gives up after `limit`.
+/// connection, and the time at which its credentials are renewed. If there are several hosts, only
+/// hosts that accept writes count. `limit` is the time after which the caller gives up.
 pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<Dialed, Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
@@ -104,9 +104,9 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<Dialed, Failu
 /// Returns the first success. The next attempt begins when an earlier one has failed, or after
 /// `pause`. If `pause` is zero, all begin at once.
 ///
-/// If all attempts fail, returns the most useful failure. A failed connection (`io`) is the least
-/// useful one, and then a standby. Among equally useful failures, returns that of the first
-/// attempt.
+/// If all attempts fail, returns the most useful failure. The least useful failure is that of a
+/// broken connection (`io`). The second least useful one is that of a standby. Among equally useful
+/// failures, returns that of the first attempt.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -155,7 +155,8 @@ async fn connect(
         Some(Host::Tcp(name)) => {
             let addresses = reach::addresses(name, port).await;
             let addresses = addresses.map_err(|error| failure::out_of_reach(&error))?;
-            // The last attempt gets at least half of the limit.
+            // The pauses are so short that the attempt for the last address has at least half of
+            // the limit left.
             let many = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
             let pause = NEXT_ADDRESS.min(limit / many.saturating_mul(2));
             let attempts = addresses.into_iter().map(|address| {
@@ -215,7 +216,8 @@ mod tests {
         done.expect_err("none succeeds").code()
     }
 
-    /// Fails if a failing or hanging attempt delays a successful attempt.
+    /// One attempt fails at once, the second one hangs, and the third one succeeds. Fails if the
+    /// failure costs any time, or the hanging attempt more than one pause.
     #[tokio::test(start_paused = true)]
     async fn one_successful_attempt_is_enough() {
         for pause in [Duration::ZERO, NEXT_ADDRESS] {
@@ -236,7 +238,8 @@ mod tests {
         }
     }
 
-    /// Fails if a further address of a host is tried although the first one works.
+    /// The attempt for the first address of a host succeeds within the pause. Fails if a second
+    /// address is tried nevertheless.
     #[tokio::test(start_paused = true)]
     async fn no_address_is_tried_after_a_success() {
         let begun = Cell::new(0);
@@ -251,7 +254,8 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a failed connection, or a standby, hides the failure of another server.
+    /// Several attempts fail in different ways. Fails if the reported failure is that of a broken
+    /// connection or of a standby, although another one explains more.
     #[tokio::test]
     async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

@@ -1,5 +1,5 @@
-//! Calls the functions of the schema: with prepared statements or, behind a pooler, in transactions
-//! that begin with their own settings.
+//! Calls the SQL functions of leasehold's schema: with prepared statements or, behind a pooler, in
+//! transactions that begin with their own settings.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::base::seeded::seeded;
 
-/// A function of the schema.
+/// An SQL function of leasehold's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
     Take,
@@ -22,7 +22,7 @@ pub(super) enum Function {
     Adopt,
 }
 
-/// Keeps functions and operators of other roles out of a transaction behind a pooler.
+/// Statement after which a transaction runs no function or operator of another role.
 const OWN_PATH: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
 
 /// Returns the statements that begin a transaction, so that it runs no function or operator of
@@ -51,17 +51,17 @@ const ALL: [Function; 8] = [
     Function::Adopt,
 ];
 
-/// Maximum number of idle rows that one request removes. Other requests wait behind it, so it must
-/// be short.
+/// Maximum number of idle rows that one call of `sweep` removes. Requests that follow on the
+/// connection wait for its end, so the call must be short.
 const MOST_SWEPT: i32 = 1_000;
 
-/// The form in which a connection calls the functions.
+/// The way in which a connection calls the SQL functions.
 #[derive(Debug, Clone)]
 pub(super) enum Functions {
     /// The prepared statements of a session that only the pool uses.
     Prepared(Vec<Statement>),
-    /// The statements that begin each transaction. They set everything, because each transaction
-    /// may run in another session.
+    /// The statements that begin each transaction. Behind a pooler, they contain all settings,
+    /// because each transaction may run in another session.
     Pooled(String),
 }
 
@@ -142,8 +142,8 @@ impl Functions {
         try_join_all(preparing).await.map(Self::Prepared)
     }
 
-    /// Returns the functions behind a pooler that changes sessions between transactions. A call
-    /// waits for a row for at most `wait`.
+    /// Returns the functions for use behind a pooler that changes sessions between transactions. A
+    /// call waits at most `wait` for a row that another transaction has locked.
     pub(super) fn pooled(wait: Duration) -> Self {
         let wait = wait.as_millis().max(1);
         Self::Pooled(format!(
@@ -187,8 +187,8 @@ impl Functions {
         }
     }
 
-    /// Runs any statement with the settings that the functions need. Behind a pooler, a transaction
-    /// around the statement sets them.
+    /// Runs any statement with the settings that the SQL functions need. Behind a pooler, the
+    /// statement runs in a transaction that begins with these settings.
     pub(super) async fn query(
         &self,
         client: &Client,

@@ -19,10 +19,11 @@ use crate::store::url_options::{UrlOptions, authority};
 
 const FORM: &str = "postgres://user:password@host[:port]/database with special characters percent-encoded, or postgres:///database?host=/run/postgresql";
 
-/// The session's settings, independent of the defaults of the role and of the database.
+/// Settings of each session. They override the defaults of the role and of the database.
 ///
-/// The functions rely on READ COMMITTED. Their plans are made once, before the tables have grown.
-/// So scans and joins without the indexes are off.
+/// The SQL functions of leasehold rely on READ COMMITTED. The server plans their statements once,
+/// perhaps while the tables are still small. So plans without indexes, which suit only small
+/// tables, are switched off.
 ///
 /// `search_path` excludes `public`, because other roles may create functions and operators there,
 /// and none of these may run.
@@ -51,7 +52,8 @@ pub(super) struct Hosts {
     configs: Vec<Config>,
     security: Security,
     pub(super) tls: Tls,
-    /// The source of credentials that replaces those of `configs`, if the pool has one.
+    /// The program's source of credentials, if there is one. It replaces the credentials in
+    /// `configs`.
     logins: Option<Provider>,
 }
 
@@ -65,7 +67,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Adds the user to the failure of a refused login.
+    /// Adds the user's name to the text of the failure of a refused login.
     pub(super) fn refused(&self, failure: Failure) -> Failure {
         let user = self.configs.first().and_then(Config::get_user);
         login::refused(failure, user.unwrap_or_default(), self.changes)
@@ -83,11 +85,13 @@ impl Hosts {
         let security = security(options.take("sslmode"))?;
         let host = options.take("host").map(|host| format!("?host={host}"));
         let url = format!("{base}{}", host.unwrap_or_default());
-        // The driver's own text may quote a part of the URL, and with it the password.
+        // The driver's error is left out: its text may quote a part of the URL, and with it the
+        // password.
         let misread =
             |_| LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         // Refuses a second `@`, which comes from an unescaped password. The driver would mistake
-        // the end of the password for a host, a database or a socket, and messages show these.
+        // the end of the password for a host, a database or a socket, and leasehold's messages show
+        // these.
         let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
         let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if 1 < rest.matches('@').count() || behind.contains('@') {

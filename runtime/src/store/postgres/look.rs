@@ -24,8 +24,8 @@ const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
 const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 
-/// Returns the next keys after `$1`, in the order of their bytes, whose locks are taken, or pinned
-/// by a transaction.
+/// Query for the next keys after `$1`, in the order of their bytes, whose locks are taken or
+/// pinned. A transaction pins a lock by locking its row.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
     AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
          OR l.xmax <> '0'::xid \
@@ -33,8 +33,8 @@ const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.k
                         AND k.mode = 'RowShareLock' AND k.pid IS DISTINCT FROM pg_backend_pid()) \
             AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
-/// A text that sorts after every key, because it repeats the last character more often than a key
-/// can.
+/// A text that sorts after every key, because it repeats the last Unicode character more often than
+/// a key can.
 static LAST: LazyLock<String> = LazyLock::new(|| {
     char::MAX
         .to_string()

@@ -1,11 +1,11 @@
 //! Locks in a table of a PostgreSQL database.
 //!
 //! `sql/` has the tables and their functions; its `README.md` lists the files.
-//! - [`store`] implements the lock store: it keeps one connection open, and the requests on it in
+//! - [`store`] implements the lock store: it keeps one connection open, and sends requests on it in
 //!   order.
-//! - [`calls`] packs requests into calls, [`functions`] makes the calls, and [`replies`] reads the
-//!   answers. [`results`] writes and reads the calls about kept results and adopted locks. [`rows`]
-//!   reads the columns.
+//! - [`calls`] packs requests into calls of SQL functions, [`functions`] makes these calls, and
+//!   [`replies`] reads the answers. [`results`] makes and reads the calls about kept results and
+//!   adopted locks. [`rows`] reads the columns of a row.
 //! - [`dial`] connects to the hosts of a URL, with [`tls`] if the URL requires it. [`connection`]
 //!   is a connection in use.
 //! - [`turns`] receives notifications from the server, over a separate connection if the URL has

@@ -57,8 +57,8 @@ pub(super) fn read(
     })
 }
 
-/// True if the token had the lock. Fails if the call skipped the row, because another transaction
-/// has locked it.
+/// True if the token had the lock. Fails if the SQL function skipped the lock's row, because
+/// another transaction has locked it.
 fn had(row: &Row) -> Result<bool, Problem> {
     row.try_get::<_, Option<bool>>("had")?
         .ok_or(Problem::Locked)

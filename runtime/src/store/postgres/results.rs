@@ -1,5 +1,5 @@
-//! The calls about kept results (`replay`) and about adopted locks (handovers). Each request is a
-//! separate call.
+//! The calls of SQL functions about kept results (`replay`) and about adopted locks (handovers).
+//! Each request is a separate call.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -23,7 +23,7 @@ pub(super) fn concern(op: &Op) -> bool {
     }
 }
 
-/// Calls the function for `op`.
+/// Calls the SQL function that carries out `op`.
 pub(super) async fn run(
     client: &Client,
     functions: &Functions,

@@ -24,8 +24,9 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // `left` is the rest of the lease. Without it, the function found no row of the key: the
-        // row was removed as idle, or another call has locked it. So this call is in no queue.
+        // `left` is the rest of the lease. If it is missing, the SQL function found no row of the
+        // key: the row was removed as idle, or another transaction has locked it. So this process
+        // is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })

@@ -9,19 +9,19 @@ use super::functions;
 use crate::postgres::SCHEMA;
 use crate::store::Failure;
 
-/// The schema's version that this crate needs. A later version works, too.
+/// Minimum version of the schema that this crate needs.
 const VERSION: i32 = 1;
 
-/// Errors if another process has created the schema or the tables in the meantime. They come only
-/// after that process's commit, so the tables exist then.
+/// Errors of the migration if another process has created the schema or the tables in the meantime.
+/// The server returns them only after that process's commit, so the tables then exist.
 const MADE: [SqlState; 3] = [
     SqlState::DUPLICATE_SCHEMA,
     SqlState::DUPLICATE_TABLE,
     SqlState::UNIQUE_VIOLATION,
 ];
 
-/// Creates the tables, unless they exist. Of several processes, one succeeds. The others wait for
-/// its commit, because a schema's name is unique.
+/// Creates the tables, unless they exist. If several processes do this at the same time, one
+/// succeeds. The others wait for its commit, because a schema's name is unique.
 pub(super) async fn migrate(client: &Client) -> Result<(), Failure> {
     check_encoding(client).await?;
     make(client).await.map_err(|error| failure::of(&error))

@@ -1,8 +1,8 @@
 //! Keeps one connection to a server open, and the requests on it in order.
 //!
-//! Requests gather while [`ENOUGH`] calls have no answer, and are then sent together. So the slower
-//! the server is, the more requests share a call. The engine also collects requests, but for at
-//! most 20 ms. With this alone, a slow server got one request in each call, and stayed slow.
+//! Requests gather while [`ENOUGH`] SQL calls have no answer, and are then sent together. So the
+//! slower the server, the more requests share an SQL call. The engine also collects requests, but
+//! for 20 ms at most: with that alone, a slow server got one request per call, and stayed slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -42,8 +42,8 @@ const SWEEP_ON: Duration = Duration::from_millis(50);
 /// the server can work on one call while the answer of the other is on its way.
 const ENOUGH: usize = 2;
 
-/// After a call waited too long for a locked row, calls skip locked rows for this long. Otherwise,
-/// one such row would fail all requests of each call, and delay the calls behind it.
+/// After an SQL call has waited too long for a locked row, calls skip locked rows for this time.
+/// Otherwise, one such row would fail all requests of each call, and delay the calls after it.
 const SKIPPING: Duration = Duration::from_secs(1);
 
 /// A request that waits to be sent.
@@ -61,7 +61,7 @@ pub(crate) struct PostgresStore {
     process: Token,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// A new connection, which replaces the present one when the calls on that one have ended.
+    /// A new connection, which replaces the present one once no SQL call runs on that one.
     successor: Option<Opened>,
     supervisor: Supervisor<Opened>,
     /// The separate connection for notifications, if there is one.
@@ -78,7 +78,7 @@ pub(crate) struct PostgresStore {
     /// The unanswered acquires of the present connection, sent or still waiting to be sent.
     acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
-    /// Calls that are sent before this time skip locked rows.
+    /// SQL calls sent before this time skip rows that other transactions have locked.
     skips_until: Option<Instant>,
     /// True if a request was submitted since the last poll.
     unsent: bool,
@@ -95,7 +95,7 @@ impl PostgresStore {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
         let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
-        // A failure is not logged, because the first call will report it.
+        // A failed check is not logged, because the program's first call will report it.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }
@@ -151,7 +151,7 @@ impl PostgresStore {
         self.connection.is_none() || (is_free && self.successor.is_none())
     }
 
-    /// Keeps a request until an [`advance`](Self::advance) may send it.
+    /// Keeps a request until [`advance`](Self::advance) may send it, or refuses an invalid key.
     fn gather(&mut self, request: Request) {
         if let Some(refusal) = calls::refusal(&request.op) {
             let event = StoreEvent::Reply(request.id, Err(refusal));
@@ -168,7 +168,7 @@ impl PostgresStore {
             }
             _ => {}
         }
-        // Limits the deadlines of earlier answers to that of this request, which waits for them.
+        // This request waits for the earlier answers, so they are due no later than its own answer.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -231,7 +231,7 @@ impl PostgresStore {
         }
     }
 
-    /// Uses the successor once no call needs the present connection. Returns true if it did.
+    /// Uses the successor once no SQL call needs the present connection. Returns true if it did.
     fn succeed(&mut self) -> bool {
         let successor = self.successor.take_if(|_| self.running.is_empty());
         let succeeds = successor.is_some();
@@ -258,7 +258,7 @@ impl PostgresStore {
 
     fn connected(&mut self, result: Result<Opened, Failure>) {
         match result {
-            // The old connection still works, so its calls end on it, and each gets its answer.
+            // The old connection still works, so its SQL calls end on it, and each gets its answer.
             Ok(opened) if self.connection.is_some() && !self.supervisor.is_out() => {
                 self.supervisor.adopted();
                 self.successor = Some(opened);
@@ -297,7 +297,7 @@ impl PostgresStore {
         match connection.poll(cx, &mut self.events) {
             Ok(()) => false,
             Err(failure) => {
-                // Answers that came before the end count.
+                // Answers that arrived before the connection ended still count.
                 self.poll_running(cx);
                 self.lost(generation, failure);
                 true
@@ -350,13 +350,13 @@ impl PostgresStore {
                     self.events.push_back(event);
                 }
                 // Connects again after an error of the connection, or if the server accepts no
-                // writes: after a fail-over, another one is the primary.
+                // writes: after a fail-over, another server is the primary.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }
             }
-            // Ignores other errors. If this role may not remove idle rows, another role removes
-            // them.
+            // Only a closed connection matters here. If this role may not remove idle rows, another
+            // role removes them.
             Content::Sweep(Err(error)) => {
                 if error.is_closed() {
                     self.lost(generation, failure::ended());
@@ -365,8 +365,8 @@ impl PostgresStore {
         }
     }
 
-    /// Returns the failure of a call. If the store has lost its connection, returns the cause of
-    /// that.
+    /// Returns the failure of an SQL call. If it failed because the store has lost its connection,
+    /// returns the reason for that loss.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {
@@ -377,11 +377,11 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// True if the socket was read after `at`. Until then, the answer may be in the socket, because
-    /// this thread or the listener is late.
+    /// True if the socket was read after `at`. Until then, the answer may still be in the socket,
+    /// because this thread or the listener is late.
     ///
-    /// The first call makes this thread read the socket, even if a listener waits for it. A later
-    /// call returns true once a timer has ended, because tokio polls the sockets before that.
+    /// The first call for `at` makes this thread read the socket, even if a listener waits on it. A
+    /// later call returns true once `looked` has fired: tokio polls sockets before timers.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);
@@ -439,7 +439,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer shows that the call skipped a row of this request, because it was locked.
+/// True if the SQL call skipped a row of this request, because another transaction had locked it.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,

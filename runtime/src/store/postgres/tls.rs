@@ -16,7 +16,7 @@ use super::hosts::{Hosts, Security};
 use crate::store::socket::Socket;
 use crate::store::tls::Proof;
 
-/// Makes TLS handshakes as `sslmode` specifies. None without TLS.
+/// Configuration for TLS handshakes, as `sslmode` specifies. `None` for connections without TLS.
 pub(super) struct Connector(Option<Arc<ClientConfig>>);
 
 impl Connector {

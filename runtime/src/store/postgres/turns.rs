@@ -1,7 +1,8 @@
 //! Receives notifications of the pool's turns: times when a key is reserved for it.
 //!
-//! A listening session lights a *beacon* for its process: a row in the table `beacons`, which
-//! counts while the session exists. A release skips a waiting process whose beacons have gone out.
+//! A session that listens for its process creates a *beacon*: a row in the table `beacons`. The
+//! beacon is lit as long as the session exists. A release skips a waiting process if none of its
+//! beacons is lit any longer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,14 +27,15 @@ use crate::store::{Failure, StoreEvent};
 /// Mean pause before another attempt to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Pause after a failed attempt to replace a session that still works, and least pause after a
+/// Pause after a failed attempt to replace a session that still works, and minimum pause after a
 /// refused login.
 const RENEW: Duration = Duration::from_secs(1);
 
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings of the pool's session, which differ if a pooler has dropped them.
+/// Query for two settings of the pool's session. They have other values if a pooler has dropped the
+/// settings that the pool requested.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
@@ -48,8 +50,8 @@ pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// Listens for `process` and lights its beacon. Returns true if the server lets this session
-/// listen.
+/// Makes the session listen for notifications to `process`, and lights the beacon of `process`.
+/// Returns false if the server refuses `LISTEN`.
 pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Failure> {
     let listen = format!("LISTEN leasehold_{}", process.hex());
     let me: (&(dyn ToSql + Sync), Type) = (&process, Type::UUID);
@@ -85,7 +87,7 @@ pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     Some(event(FullKey::from(&text[1..])))
 }
 
-/// A connection that only listens. It is replaced when it ends.
+/// A connection that only receives notifications. It is replaced when it ends.
 pub(super) struct Listener {
     hosts: Arc<Hosts>,
     process: Token,
@@ -115,7 +117,7 @@ struct Session {
 }
 
 impl Listener {
-    /// Returns none if the URL specifies no separate connection.
+    /// Returns `None` if the URL specifies no separate connection for notifications.
     pub(super) fn of(address: &Address, process: Token, limit: Duration) -> Option<Self> {
         let Turns::Beside(hosts) = address.turns() else {
             return None;
@@ -224,8 +226,8 @@ impl Session {
         }
     }
 
-    /// Replaces this session by the next one if that is connected, and returns true. After a
-    /// failure, tries again later.
+    /// If the next session is connected, replaces this one with it and returns true. If the attempt
+    /// to connect it has failed, schedules another attempt.
     fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(successor) = &mut self.successor else {
             return false;
@@ -243,8 +245,8 @@ impl Session {
         }
     }
 
-    /// Sends and receives bytes, and reads messages. Returns false once the connection is useless.
-    /// A check takes at most `limit`, and the next one follows after `pause`.
+    /// Sends and receives bytes, and reads messages. Returns false if the connection has ended, or
+    /// does not answer a check within `limit`. The next check follows after `pause`.
     fn is_alive(
         &mut self,
         cx: &mut Context<'_>,

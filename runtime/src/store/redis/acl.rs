@@ -1,6 +1,6 @@
 //! The permissions of a user on the server: the required ones, and optional ones.
 
-/// Commands that every user must be allowed, besides access to the keys of its namespace:
+/// Commands that every user of leasehold needs, besides access to the keys of its namespace:
 ///
 /// | permission | for |
 /// |---|---|

@@ -1,7 +1,7 @@
 //! Checks a server for problems, and for settings that cause problems later.
 //!
-//! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
-//! `LockPool::check`, and also when a pool connects, to log the findings.
+//! The check runs the scripts with the key of a trial lock, and reads the server's `INFO`. It runs
+//! for `LockPool::check`, and when a pool connects, to log the findings.
 //!
 //! The check needs only the permissions that locks need. It reports a setting that it may not read
 //! as unchecked.
@@ -27,8 +27,9 @@ use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 /// The ttl of the trial key. If the server refuses to remove the key, it expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
-/// Before this version, a server replicates the source of scripts. The scripts of locks read the
-/// clock, so a server must replicate their effects instead.
+/// The oldest supported major version. Earlier servers replicate the source of a script, and each
+/// replica runs it again. The scripts of locks read the clock, so the server must replicate their
+/// effects instead.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.
@@ -182,7 +183,8 @@ fn version(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Every lock has a ttl, so every policy except `noeviction` can drop a held lock.
+/// Returns a finding if the server can evict locks. Every lock has a ttl, so every policy except
+/// `noeviction` can drop a held lock.
 fn eviction(info: &Info) -> Option<Finding> {
     let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
     let policy = info.field("maxmemory_policy")?;
@@ -197,7 +199,8 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Looks only at the append-only log, because a snapshot is always older than the newest lock.
+/// Returns a finding if the server writes no append-only log. Snapshots do not count, because a
+/// snapshot is always older than the newest lock.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(

@@ -18,8 +18,8 @@ use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
-/// The longest `WAIT` is the pool's `io_timeout` divided by this number. This is half of an
-/// acquire's patience, after which the store replaces a silent connection.
+/// Divisor of the pool's `io_timeout`: the quotient is the longest time limit of a `WAIT`. It is
+/// half of an acquire's patience, after which the store replaces a silent connection.
 const SHARE: u32 = 8;
 
 /// Number of replicas that must acknowledge a write.
@@ -73,8 +73,8 @@ impl ReplicaAcks {
         }
     }
 
-    /// Returns the `WAIT` command. It waits until enough replicas have all earlier writes of the
-    /// connection. `patience` is the shortest patience of the requests.
+    /// Returns the `WAIT` command. It waits until enough replicas have received all earlier writes
+    /// of the connection. `patience` is the shortest patience of the requests.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
         // A limit of 0 would mean to wait forever.
         let limit = self.limit(patience).as_millis().max(1);
@@ -86,7 +86,8 @@ impl ReplicaAcks {
         (patience / 2).min(self.io_timeout / SHARE)
     }
 
-    /// Reads the answer to [`command`](Self::command).
+    /// Reads the answer to [`command`](Self::command). Fails if too few replicas acknowledged in
+    /// time.
     pub(super) fn judge(&self, answer: Option<Value>) -> Result<(), Failure> {
         let count = match answer {
             Some(Value::Int(count)) => u32::try_from(count).unwrap_or(0),
@@ -124,8 +125,8 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
     };
     match &reply {
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
-        // Fails the whole renewal, even if it also shows that some keys are lost. The next attempt
-        // reports these.
+        // Fails the whole renewal, even if the reply also shows that some keys are lost. The next
+        // renewal then reports the lost keys.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),

@@ -30,7 +30,7 @@ use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
 
-/// The accepted options after the `?` of a URL.
+/// The options that a URL can have after its `?`, besides `password_file`.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
 /// After a majority of the Sentinels has named a master, the store waits this long for the others.
@@ -65,8 +65,8 @@ pub(crate) enum Answer {
 }
 
 impl Sentinels {
-    /// Returns the scheme of the single servers, `redis` or `rediss`, and the rest of `base`.
-    /// Returns `None` if the scheme of `base` is not for Sentinels.
+    /// Returns the scheme for a single server, `redis` or `rediss`, and the rest of `base`. Returns
+    /// `None` if the scheme of `base` is not for Sentinels.
     pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
         let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
         named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
@@ -85,8 +85,8 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // Refuses an `@` in the master's name: it comes from a password with a `/`, and messages
-        // show the name. A `#insecure` would switch the verification of certificates off.
+        // Refuses an `@` in the master's name, because it comes from a password with a `/`, and
+        // messages show the name. A `#insecure` would switch the verification of certificates off.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
@@ -369,7 +369,7 @@ fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError
 }
 
 fn misread() -> LockError {
-    // The parser's error is left out: it could quote a part of the URL, and with it the password.
+    // The parser's error is left out: its text could quote a part of the URL and so the password.
     LockError::config(
         "the lock store's URL is invalid; write \
          redis-sentinel://[user:password@]host[:port],…/master[?db=0], or rediss-sentinel://… for \

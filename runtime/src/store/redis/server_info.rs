@@ -6,11 +6,11 @@ use redis::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Info(String);
 
-/// A server's role in a replication.
+/// A server's role, and the number of its replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) is_master: bool,
-    /// Number of replicas connected to the server, or known to its Sentinels if those know more.
+    /// Number of replicas connected to the server, or known to its Sentinels, if they know of more.
     pub(crate) replicas: u32,
 }
 

@@ -74,8 +74,9 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
-    // A comma separates nodes, also inside a password. Without this check, a part of such a
-    // password would become a node's name, and messages show the names.
+    // A comma always separates nodes, even if the user meant it as a part of the password. Without
+    // this check, a part of such a password would become a node's name, and messages show the
+    // names.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
             "the first node of the `redlock://` URL has no credentials, but a later one has some; \

@@ -10,7 +10,7 @@ use crate::store::background;
 use crate::store::options::Options;
 use crate::store::source::Source;
 
-/// Fails if options are set that `redlock://` does not support: certificates or `replicas`.
+/// Fails if the options have certificates or `replicas`, which `redlock://` does not support.
 fn refuse(options: &Options) -> Result<(), LockError> {
     options.tls.refuse()?;
     options.refuse_replicas(
@@ -19,7 +19,8 @@ fn refuse(options: &Options) -> Result<(), LockError> {
 }
 
 impl Address {
-    /// Applies the pool's source of credentials to each node. Refuses options of other stores.
+    /// Applies the pool's source of credentials to each node. Refuses options that `redlock://`
+    /// does not support.
     fn with(mut self, options: &Options) -> Result<Self, LockError> {
         refuse(options)?;
         let nodes = self.nodes.into_iter();

@@ -22,7 +22,8 @@ use crate::store::{
 /// Settings in the URL of a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Time limit for a node's answer. If a twentieth of the ttl is shorter, that applies instead.
+    /// Time limit for a node's answer. If a twentieth of the lock's ttl is shorter, the limit is
+    /// that twentieth.
     pub(super) node_timeout: Duration,
     /// Longest ttl that any client uses. It comes from the URL, and grows if a request has a longer
     /// ttl.
@@ -70,8 +71,8 @@ impl QuorumCore {
         met
     }
 
-    /// Returns another node that is the same server process and may vote after its quarantine. Only
-    /// one of the two nodes may vote.
+    /// Returns another node with the same server process `run_id`, unless that node is already
+    /// excluded from voting. Only one of the two nodes may vote.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others
@@ -116,8 +117,8 @@ impl QuorumCore {
                 TakeKind::Share { .. } => self.report(id, Err(no_shares())),
                 TakeKind::Recall => self.report(id, Err(no_results())),
             },
-            // With `shares`, the engine asks to downgrade an exclusive lock to a share. The lock
-            // stays exclusive, because a quorum does not support shares.
+            // With `shares`, an `Op::Keep` also asks to downgrade an exclusive lock to a share. The
+            // lock stays exclusive, because a quorum does not support shares.
             Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -127,7 +128,8 @@ impl QuorumCore {
             Op::Give(give) => self.release(id, &give, now),
             Op::Leave { .. } => self.report(id, Ok(Reply::Left)),
             Op::Adopt { .. } => self.report(id, Err(no_adoption())),
-            // No single step can take several keys on several nodes.
+            // `Apart` makes the engine send a request for each key, because no single step can take
+            // several keys on several nodes.
             Op::TakeAll { .. } => self.report(id, Ok(Reply::Apart)),
         }
     }

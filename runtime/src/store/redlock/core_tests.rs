@@ -51,8 +51,8 @@ fn a_late_success_of_a_failed_acquire_is_removed() {
     let (first, _, after) = quorum.removal(2);
     assert_eq!(after, 1);
     quorum.yes(2, 1);
-    // The removal was sent on another connection than the acquire, so the node may have carried it
-    // out first. The removal must therefore be repeated.
+    // The removal was sent on another connection than the acquire, so the node may have carried out
+    // the removal before the acquire. The removal must therefore be repeated.
     let unordered = Reply::Released {
         found: false,
         ordered: false,
@@ -125,7 +125,8 @@ fn repeating_an_undecided_request_removes_nothing() {
 fn an_acquire_longer_than_half_the_ttl_fails() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
-    // The test simulates a paused process: no thread has called `tick`, so no deadline took effect.
+    // The test simulates a paused process: `tick` was not called in this time, so the question has
+    // not expired.
     quorum.now = quorum.now + TTL / 2 + Duration::from_millis(1);
     quorum.yes(0, 1);
     quorum.yes(1, 1);
@@ -253,8 +254,8 @@ fn a_release_is_repeated_on_nodes_without_an_answer() {
     assert_eq!(quorum.sent(2), []);
 }
 
-/// Fails if the order of answers matters. A node that refused the lock, because it still had
-/// another holder's key, may answer first.
+/// Fails if the outcome of a release depends on the order of the nodes' answers. A node without the
+/// lock's key may answer first: it refused the acquire because of another holder's key.
 #[test]
 fn a_release_finds_the_quorum_in_any_order_of_answers() {
     let released = |found| Reply::Released {
@@ -275,8 +276,8 @@ fn a_release_finds_the_quorum_in_any_order_of_answers() {
     }
 }
 
-/// Fails if a silent node counts as a node without the key. The node may have had the key, so a
-/// release must not report the lock lost.
+/// Fails if a release counts a silent node as a node without the key. The silent node may have had
+/// the key, so the release must not report the lock lost.
 #[test]
 fn a_silent_node_may_have_had_the_lock() {
     for (had, missed) in [
@@ -302,8 +303,8 @@ fn a_silent_node_may_have_had_the_lock() {
     }
 }
 
-/// Fails if the answer to a second attempt at a removal counts as the loss of the lock. The first
-/// attempt may have removed the key.
+/// Fails if a release reports the lock lost because the second attempt at each removal found no
+/// key. The first attempt may have removed the key.
 #[test]
 fn a_repeated_removal_does_not_prove_a_loss() {
     let mut quorum = TestQuorum::new(3);
@@ -377,7 +378,8 @@ fn a_quorum_refuses_shared_locks() {
     assert!((0..3).all(|node| quorum.sent(node).is_empty()));
 }
 
-/// The engine releases a downgraded lock as a share, but on a quorum the lock stayed exclusive.
+/// A downgraded lock stays exclusive on a quorum, but the engine then releases it as a share. Fails
+/// if this release does not remove the exclusive lock from the nodes.
 #[test]
 fn a_downgraded_lock_stays_exclusive_until_removed() {
     let mut quorum = TestQuorum::new(3);

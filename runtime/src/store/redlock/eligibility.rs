@@ -14,7 +14,8 @@ use crate::base::seeded::seeded;
 /// clients may have begun slightly later than the core assumes.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// State of one node. It outlives the connections to the node, and exists as long as the pool.
+/// Voting right of one node. It outlives the connections to the node, and exists as long as the
+/// pool.
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
@@ -26,8 +27,8 @@ pub(super) struct Eligibility {
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// Start of the quarantine: the start of the process, or the first connection to it if it has
-    /// replaced another process.
+    /// Start of the quarantine. For the first process that the pool connects to, this is the start
+    /// of the process. For a later process, this is the first connection to that process.
     since: Instant,
 }
 
@@ -54,7 +55,7 @@ impl Eligibility {
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
             // The quarantine begins now, not at the start of the process. A server computes its
-            // uptime from its clock, so it is too long if the clock was set forward.
+            // uptime from its clock, so setting the clock forward makes the uptime too long.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
         };

@@ -4,8 +4,8 @@ use super::quorum::majority;
 use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Retry};
 
-/// Returns the failure of a question on which too few nodes voted. It counts as executed, because
-/// some nodes may have set the key.
+/// Returns the failure of a question on which too few nodes voted. This failure counts as executed,
+/// because some nodes may have set the key.
 pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
     let message = format!(
         "{troubled} of {nodes} nodes did not vote, and a lock needs {} votes{why}",

@@ -40,8 +40,8 @@ impl RedlockSource {
         }
     }
 
-    /// Asks all nodes for each of these locks, and joins their answers. Fails unless more than half
-    /// of the nodes answer.
+    /// Carries out `action` for each of `keys` on all nodes, and joins the nodes' answers about
+    /// each lock. Fails unless more than half of the nodes answer.
     async fn do_with(
         &mut self,
         action: Action,
@@ -76,8 +76,9 @@ impl RedlockSource {
         each.collect()
     }
 
-    /// Returns a page of locks from one node. `place` has the number of the node and the cursor of
-    /// its list. Each lock is listed only for the first node on which it is found.
+    /// Returns a page of locks from one node. `place` has the number of the node and the cursor in
+    /// the scan of its keys. Omits a lock that a node with a lower number also has, because that
+    /// node's pages list the lock.
     async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
         let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
         let number: usize = number.parse().unwrap_or_default();
@@ -177,7 +178,8 @@ fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     is_kept.then(|| seen.now + seen.left.unwrap_or_default())
 }
 
-/// Returns the holder in a node's value. Version 0.1.0 of leasehold wrote `token:owner`.
+/// Returns the holder in a node's value. A value in another format may be `token:owner`, as written
+/// by version 0.1.0 of leasehold.
 fn holder(value: &str, seen: &Seen<'_>) -> Holder {
     let (record, revoked) = match Written::read(value) {
         Written::Held(record) => (record, false),

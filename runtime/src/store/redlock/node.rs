@@ -16,7 +16,7 @@ pub(super) struct NodeState {
     /// Acquires that the node may still carry out.
     unsettled: HashSet<OpId>,
     removals: PendingRemovals,
-    /// True if the node's last answer or connection shows that it can be reached.
+    /// True if the node can be reached, according to its last answer or connection.
     pub(super) up: bool,
     outbox: Vec<Request>,
 }
@@ -37,7 +37,8 @@ impl NodeState {
         mem::take(&mut self.outbox)
     }
 
-    /// Updates the node's state, and that of the acquire `id`, according to an answer.
+    /// Handles the node's answer to the request `id`. Records if the node can be reached, and if an
+    /// acquire can no longer be carried out.
     pub(super) fn receive(&mut self, id: OpId, result: &Result<Reply, Failure>) {
         self.up = match result {
             Ok(_) => true,
@@ -48,8 +49,9 @@ impl NodeState {
         }
     }
 
-    /// Removes a key from the node. Repeats the removal until its outcome is certain. It gets the
-    /// id `own`, unless a removal of the same key and token is pending.
+    /// Removes a key from the node. Repeats the removal until its outcome is certain or the key has
+    /// expired. The removal gets the id `own`, or joins a pending removal of the same key and
+    /// token.
     pub(super) fn remove(
         &mut self,
         own: OpId,
@@ -96,18 +98,18 @@ impl NodeState {
         self.outbox.push(Request { id, op, patience });
     }
 
-    /// See [`PendingRemovals::is_first_try`].
+    /// True if at most one attempt at the removal `id` was sent.
     pub(super) fn is_first_try(&self, id: OpId) -> bool {
         self.removals.is_first_try(id)
     }
 
-    /// See [`PendingRemovals::take_release`].
+    /// Removes and returns the release that waits for an answer to the removal `id`.
     pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
         self.removals.take_release(id)
     }
 
-    /// Drops the removal `id`, and the acquires that it undoes. None of them can set the key any
-    /// longer.
+    /// Drops the removal `id` after its outcome is certain or its key has expired. Also forgets the
+    /// acquires that it undoes, because none of them can set the key now.
     pub(super) fn settle(&mut self, id: OpId) {
         if let Some(removal) = self.removals.settle(id) {
             for acquire in removal.asked {

@@ -39,16 +39,16 @@ impl NodeSet {
     }
 }
 
-/// A question to all nodes that is not decided yet.
+/// An undecided question to all nodes.
 #[derive(Debug)]
 pub(super) struct PendingQuestion {
     pub(super) question: Question,
     pub(super) sent: Instant,
-    /// Time at which nodes without an answer are given up.
+    /// Time at which the question stops waiting for answers.
     pub(super) deadline: Instant,
-    /// Nodes without an answer.
+    /// Nodes whose answers are still missing.
     pub(super) waiting: NodeSet,
-    /// Nodes that may vote yes on an acquire.
+    /// Nodes whose yes to an acquire counts. They are not in quarantine.
     pub(super) voters: NodeSet,
     pub(super) nodes: usize,
     troubles: Vec<(usize, Trouble)>,
@@ -79,8 +79,8 @@ pub(super) enum Question {
         found: usize,
         /// Number of nodes on which the removal followed every acquire of the lock.
         ordered: usize,
-        /// Number of nodes that certainly did not have the key. Only the answer to a first attempt
-        /// shows that, because an earlier attempt may have removed the key.
+        /// Number of nodes that certainly did not have the key. A node counts only if it answered
+        /// the first attempt, because an earlier attempt may have removed the key.
         without: usize,
     },
 }
@@ -108,8 +108,8 @@ impl PendingQuestion {
 
     /// Handles a node's answer. Only the first answer of each node counts.
     ///
-    /// For a removal, `first` is true if it was sent to the node only once. Then no earlier attempt
-    /// can have removed the key.
+    /// `first` is true for the answer to a removal of which only one attempt was sent. No earlier
+    /// attempt can then have removed the key.
     pub(super) fn receive(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
@@ -252,8 +252,8 @@ impl PendingQuestion {
         };
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
-        // The lock was lost only if fewer nodes than a quorum can have had the key. A silent node
-        // may have had it, and so may a node that has not answered yet. Nodes that refused the
+        // The lock was lost only if so many nodes were certainly without the key that no quorum can
+        // have had it. A node without an answer may have had the key. Nodes that refused the
         // acquire may answer first, so the release waits for further answers.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;

@@ -1,4 +1,4 @@
-//! Counts votes. Does no I/O.
+//! Counts the nodes' votes on a question. Does no I/O.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::base::seeded::seeded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// The node refuses. The key on it expires after at most this time, if known.
+    /// The node refuses. If the node has another holder's key, that key expires after at most this
+    /// time, if known.
     No(Option<Duration>),
     /// The node has no vote: an error, silence, or a yes from a node that may not vote.
     Void,
@@ -22,7 +23,7 @@ pub(super) enum Verdict {
     Yes,
     /// Refused. The lock is free after at most this time, if known.
     No(Option<Duration>),
-    /// Too few votes count.
+    /// Too many votes are void for a decision.
     Unknown,
 }
 
@@ -72,8 +73,9 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Decides if the votes grant the lock. They refuse it once a quorum of yes votes is
-    /// impossible. A refusal needs one no vote, and a quorum of nodes whose votes are not void.
+    /// Decides if the votes grant the lock. The decision is open while a quorum of yes votes is
+    /// possible. After that, the lock is refused if a node voted no and a quorum of nodes has no
+    /// void vote. Otherwise, the result is unknown.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {
@@ -106,8 +108,8 @@ impl Tally {
         }
     }
 
-    /// Returns the time after which enough keys on refusing nodes have expired for a quorum of yes
-    /// votes.
+    /// Returns the longest time until enough keys of other holders have expired for a quorum of yes
+    /// votes, if known.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));
@@ -164,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if some order of votes, or some number of failures, gives a verdict without a
+        /// Fails if some order of votes, or some number of void votes, gives a verdict without a
         /// majority of all nodes. Two holders could then have no node in common.
         #[test]
         fn a_verdict_needs_a_majority_of_all(

@@ -22,10 +22,10 @@ pub(super) struct PendingRemoval {
     pub(super) wire: Token,
     /// Acquires that may have set the key.
     pub(super) asked: Vec<OpId>,
-    /// Time after which the key has expired.
+    /// Latest time at which the key expires on the node.
     pub(super) until: Instant,
-    /// Time until which the node keeps the key without a holder. `None` if the node removes the key
-    /// at once.
+    /// Time until which the node keeps the key without a holder, so that no call gets the lock.
+    /// `None` if the node removes the key at once.
     pub(super) kept_until: Option<Instant>,
     /// The release that waits for the next answer to this removal.
     pub(super) release: Option<OpId>,
@@ -47,8 +47,9 @@ impl PendingRemoval {
         }
     }
 
-    /// Returns the time for which an attempt at `now` keeps the key: the time that remains. So a
-    /// node that carries out only a later attempt keeps the key no longer than the other nodes.
+    /// Returns the time for which an attempt at `now` makes the node keep the key: the time until
+    /// `kept_until`. So a node that carries out only a later attempt keeps the key no longer than
+    /// the other nodes.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
@@ -96,7 +97,7 @@ impl PendingRemovals {
         self.by_id.get(&id).is_none_or(|removal| removal.tries <= 1)
     }
 
-    /// Removes and returns the release that waits for an answer to `id`.
+    /// Removes and returns the release that waits for an answer to the removal `id`.
     pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
         self.by_id.get_mut(&id)?.release.take()
     }
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(removals.next_due(), None);
     }
 
-    /// Fails if a late node keeps the key for longer than the other nodes.
+    /// Fails if a later attempt at a removal keeps the key for the full time again. A node that
+    /// carries out only this attempt would keep the key longer than the other nodes.
     #[test]
     fn a_late_node_keeps_the_key_for_the_remaining_time() {
         let mut removals = PendingRemovals::default();

@@ -170,7 +170,8 @@ impl RedlockStore {
         }
     }
 
-    /// Returns the error of a call, if too many nodes are known to be away for a quorum.
+    /// Returns the error for calls, if so many nodes are known to be away that the remaining nodes
+    /// are not a quorum.
     fn no_quorum(&self) -> Option<LockError> {
         let nodes = self.nodes.iter();
         let why: Vec<_> = nodes
@@ -214,7 +215,8 @@ impl RedlockStore {
                     StoreEvent::Lost(_) => {}
                 }
             }
-            // Reports a connection that was replaced without an event.
+            // Reports a new connection to the core even if the node's store returned no event for
+            // it.
             self.meet(node);
         }
         received
@@ -230,7 +232,8 @@ impl RedlockStore {
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
-        // An earlier deadline is kept, because a reset costs more than one needless wake-up.
+        // An earlier deadline of the timer is kept, because a reset costs more than one needless
+        // wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -264,8 +267,8 @@ impl LockStore for RedlockStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // After a submit, the nodes are polled before an event is returned, so that the requests
-        // are sent first.
+        // After a submit, the nodes are polled before the next event is returned, so that the
+        // submitted requests are sent first.
         loop {
             if !mem::take(&mut self.unsent)
                 && let Some(event) = self.core.next_event()

@@ -28,7 +28,7 @@ pub(super) struct TestQuorum {
 pub(super) enum SentOp {
     Acquire(OpId, Token),
     Renew(OpId, Token),
-    /// A release, with the number of earlier acquires that the node may still carry out.
+    /// A removal, with the number of earlier acquires that the node may still carry out.
     Remove(OpId, Token, usize),
 }
 
@@ -121,7 +121,8 @@ impl TestQuorum {
         sent.collect()
     }
 
-    /// Returns the last removal sent to a node.
+    /// Returns the last request sent to a node, which must be a removal. The parts are those of
+    /// [`SentOp::Remove`].
     pub(super) fn removal(&mut self, node: usize) -> (OpId, Token, usize) {
         match self.sent(node).pop() {
             Some(SentOp::Remove(id, token, after)) => (id, token, after),

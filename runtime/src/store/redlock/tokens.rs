@@ -2,8 +2,8 @@
 //!
 //! After a removal was sent for a token, no acquire carries that token again: the next attempt of
 //! the same call gets a new token. A node may carry out the removal late, after an acquire that was
-//! sent later on another connection. If both had the same token, the removal would then remove the
-//! lock of that acquire.
+//! sent later on another connection. If this acquire had the token of the removal, the removal
+//! would remove the new lock.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// Expired entries are removed once the map has more than twice the entries that the last removal
-/// left, plus this number. So a removal costs little for each request.
+/// Expired entries are swept out once the map has more than twice the entries that the last sweep
+/// left, plus this number. So the cost of a sweep is spread over many requests.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
@@ -27,12 +27,12 @@ pub(super) struct TokenEntry {
     /// The acquire that the nodes have not decided yet.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// Time at which `wire` expires on all nodes. A node that carries out a request late may have
-    /// the key for longer.
+    /// Time at which the key expires on all nodes that carry out the requests at once. A node that
+    /// carries out a request late may have the key for longer.
     until: Instant,
     /// True if a removal was sent for `wire`.
     spent: bool,
-    /// Nodes on which the lock was taken away from `wire` by force.
+    /// Nodes that have reported that the lock with the token `wire` was taken away by force.
     revoked: Vec<usize>,
 }
 
@@ -143,9 +143,9 @@ impl TokenMap {
         }
     }
 
-    /// Records that the lock was taken away by force on `node`. `lease` is one half of the lock's
-    /// token there. Once this has happened on `quorum` nodes, returns the token by which the engine
-    /// knows the lock.
+    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token
+    /// that the lock has on the nodes. As soon as `quorum` nodes have reported this, returns the
+    /// token by which the engine knows the lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,

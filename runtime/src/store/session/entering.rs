@@ -71,7 +71,7 @@ impl<S: Service> Shared<S> {
                 state.places.remove_node(&id.0, &own);
                 drop(state);
                 if again {
-                    // Removed for good, because an unanswered earlier request of this token may
+                    // Removed with retries, because an unanswered earlier request of this token may
                     // still create the node.
                     self.remove_for_good(own);
                 }
@@ -112,8 +112,8 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // The node can serve only one token. If a request of the place's last token is
-                // unanswered, that request is dropped.
+                // A node can serve only one token. If the token that last used the place has an
+                // unanswered request, that request is forgotten.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -174,7 +174,8 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Spawns a task that notifies the engine when the place is the first of its directory.
+    /// Spawns a task that notifies the engine when the waiting node `own` is the first of its
+    /// directory.
     fn waits_for_its_turn(self: &Arc<Self>, key: &FullKey, own: &OwnNode<S>) {
         let waits = {
             let mut state = self.state();
@@ -226,8 +227,8 @@ impl<S: Service> Shared<S> {
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
 
-    /// Gives up a place that is the first of its directory, but that no call has claimed in time.
-    /// The next process then gets the lock.
+    /// Gives up a place whose node is the first of its directory, if no call has claimed the place
+    /// in time. The next process in the queue then gets the lock.
     pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, number: u64) {
         let own = {
             let mut state = self.state();

@@ -13,8 +13,8 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Does both concurrently: a heartbeat may take so long that the grace of a revoked lock would end
-/// before the holder is notified.
+/// Both run concurrently: a single heartbeat may take longer than the grace of a revoked lock,
+/// whose holder must be notified before the grace ends.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));
@@ -49,7 +49,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
             Err(Trouble::Ended) => {
                 shared.session_ended(session);
                 // The session is also closed on the server, because its nodes may remain even if
-                // its key is gone.
+                // the session's own key is gone.
                 return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,
@@ -72,7 +72,7 @@ async fn receives<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession
         match shared.service.ended(&session.server, revoked).await {
             Ok(()) => session.doubted.notify_one(),
             Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
-                // `beats` finds the session over, and closes it.
+                // `beats` then detects the end of the session, and closes it on the server.
                 shared.session_ended(session);
                 return pending().await;
             }

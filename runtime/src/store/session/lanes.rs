@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::base::full_key::{FullKey, KeyMap};
 
-/// Identifies a job.
+/// Identifies a job: a request, or internal work such as the end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct JobId(u64);
 
@@ -23,11 +23,11 @@ pub(super) struct Lanes<J> {
 struct Waiting<J> {
     job: J,
     keys: Vec<FullKey>,
-    /// Number of the job's keys for which an earlier job is not over.
+    /// Number of the job's keys for which an earlier job still runs or waits.
     behind: usize,
 }
 
-/// A job that may run. It must [`leave`](Lanes::leave) its keys when it is over.
+/// A job that may run. The caller must [`leave`](Lanes::leave) the job's keys when the job is over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Running<J> {
     pub(super) id: JobId,

@@ -46,8 +46,8 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // Without a fence, the token never had the lock. So there is nothing to keep, and its
-            // node is removed.
+            // Without a fence, the token never had the lock. So there is nothing to keep, and the
+            // token's node is removed.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -58,7 +58,7 @@ impl<S: Service> Shared<S> {
         self.state().locks.remove(&id);
         if !found && keep.is_some() {
             // The node was not found, so nothing was kept. But an unanswered earlier request may
-            // still create it.
+            // still create the node.
             self.remove_for_good(lock.node);
         } else if let (Some(keep), Some(_)) = (keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());
@@ -94,8 +94,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, so that the next request for its key does not find it. Without an answer,
-    /// the removal continues in the background, and the requests no longer wait for it.
+    /// Removes a node, so that the next request for its key does not find it. If the server does
+    /// not answer in time, the removal continues in the background, and the next request begins.
     pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>) {
         let (session, node) = (&own.session, &own.node);
         let removing = self.service.remove(&session.server, node, FIRST_REMOVAL);
@@ -119,8 +119,9 @@ impl<S: Service> Shared<S> {
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
-                // The engine sends this request only once, so the store must retry the removal.
-                // Otherwise, the processes behind this process would wait for its node.
+                // The engine does not repeat a request to leave the queue, so the store must retry
+                // the removal. Otherwise, the processes behind this process would wait for its
+                // node.
                 self.remove_for_good(own);
                 Err(failure)
             }

@@ -11,7 +11,7 @@ use crate::base::clock::{Clock, Instant};
 use crate::store::{Failure, Retry};
 
 /// Pause after a failed heartbeat, and before each request for the server's notifications about the
-/// session. Without it, a failing server would be flooded.
+/// session. Without this pause, the requests would flood a failing server.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Bounds of the time that a heartbeat may take before it is sent again.
@@ -31,9 +31,9 @@ pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
 pub(super) struct LiveSession<S: Service> {
     pub(super) server: S::Session,
     pub(super) timeout: Timeout,
-    /// Time until which the session is confirmed to last. None when the session is over.
+    /// Time until which the session is confirmed to last. `None` when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// The latest time until which any request so far needs the session.
+    /// Latest time until which any request so far needs the session to be confirmed.
     wanted: Mutex<Instant>,
     demand: Notify,
     /// Notified when the server reports that the session may be over.
@@ -114,7 +114,7 @@ impl<S: Service> LiveSession<S> {
         self.demand.notify_one();
     }
 
-    /// Records a confirmed heartbeat, sent at `sent`.
+    /// Records that the server has confirmed the heartbeat sent at `sent`.
     pub(super) fn confirm(&self, sent: Instant) {
         let until = sent + self.timeout.usable();
         self.confirmed.send_if_modified(|confirmed| {
@@ -142,8 +142,8 @@ impl<S: Service> LiveSession<S> {
         confirmed.is_some_and(|confirmed| confirmed < wanted)
     }
 
-    /// Returns the time of the next heartbeat: after a third of the confirmed time, or sooner after
-    /// a failed heartbeat.
+    /// Returns the time of the next heartbeat: after a third of the confirmed time, or after a
+    /// short pause if the last heartbeat failed.
     pub(super) fn next(&self, failed: bool, now: Instant) -> Instant {
         if failed {
             return now + RETRY;
@@ -176,7 +176,7 @@ impl<S: Service> LiveSession<S> {
     }
 }
 
-/// The failure of a request whose session has ended.
+/// Returns the failure of a request whose session has ended.
 pub(super) fn ended(name: &str) -> Failure {
     Failure::unavailable(
         "session",

@@ -1,4 +1,4 @@
-//! The node of each token, and the end of its lease.
+//! Locks by token: the node of each token, and the end of the token's lease.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,8 +27,8 @@ pub(super) struct Lock<N> {
     pub(super) fence: Option<Fence>,
     /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
-    /// Fence in the last revocation of a node with this name. Only the fence identifies the node,
-    /// because an earlier node may have had the same name.
+    /// Fence in the last revocation of a node with this name. A revocation concerns this node only
+    /// if the fences are equal: an earlier node may have had the same name.
     revoked: Option<Fence>,
     number: u64,
 }
@@ -76,8 +76,8 @@ impl<N> Locks<N> {
         self.by_id.insert(id, lock);
     }
 
-    /// Records that the token's node is the first of its directory. Returns false if the token was
-    /// removed.
+    /// Records that the token's node is the first of its directory. Returns false if the token is
+    /// no longer known.
     pub(super) fn granted(&mut self, id: &LockId, fence: Fence) -> bool {
         let lock = self.by_id.get_mut(id);
         lock.map(|lock| lock.fence = Some(fence)).is_some()
@@ -88,7 +88,8 @@ impl<N> Locks<N> {
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // Recorded even before the lock is granted. The grant then finds the revocation.
+        // The revocation is recorded even before the lock is granted, so that the pending acquire
+        // fails.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }
@@ -104,8 +105,8 @@ impl<N> Locks<N> {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Inserted even if `over` has already returned the old end of this lease. `over` then also
-        // returns the new end.
+        // Inserted even if `over` has already returned this lock at the old end of its lease.
+        // `over` then returns the lock again at the new end.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true
@@ -133,8 +134,8 @@ impl<N> Locks<N> {
         self.due.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Returns the locks whose leases are over at `now`. The locks stay. They are returned again
-    /// only after a renewal.
+    /// Returns the locks whose leases are over at `now`, but does not remove them. A later call
+    /// returns such a lock again only after a renewal.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LockId> {
         let mut over = Vec::new();
         while self.next_due().is_some_and(|due| due <= now) {
@@ -188,8 +189,8 @@ mod tests {
         assert!(!locks.renew(&id(2), at(9)));
     }
 
-    /// Fails if a revocation is reported for the wrong lock, or is forgotten when it comes before
-    /// the grant.
+    /// Fails if a revocation is reported for the wrong lock, or is forgotten when it arrives before
+    /// the lock is granted.
     #[test]
     fn a_node_is_revoked_by_its_fence() {
         let mut locks = Locks::default();

@@ -28,8 +28,8 @@ use crate::store::{GRACE, Retry};
 /// Pause after an error, before the next wait for the removal of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of requests that follow those of an inspection when a lock is taken away. Each may take
-/// the whole `io_timeout`.
+/// Number of requests that taking a lock away needs in addition to an inspection. Each may take the
+/// whole `io_timeout`.
 const MORE: u32 = 5;
 
 /// A node, with the data that any process can read.
@@ -37,12 +37,13 @@ const MORE: u32 = 5;
 pub(crate) struct Seen {
     /// The node's key or path on the server.
     pub(crate) path: String,
-    /// The session that created the node, and the node's name. None if the node was not created by
-    /// this library.
+    /// The session that created the node, and the node's name. `None` if the node was not created
+    /// by this library.
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// True if the lock was released, but its node stays for the rest of its `cooldown`.
+    /// True if the lock was released, but its node stays for the rest of the lock's `cooldown` or
+    /// `min_hold`.
     pub(crate) is_kept: bool,
     /// Creation time of the node, if the server reports it.
     pub(crate) since: Option<SystemTime>,
@@ -54,7 +55,7 @@ pub(crate) struct Seen {
 pub(crate) struct Directories {
     /// The full key of each directory, with the directory's nodes in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
-    /// Position at which the list continues. None at the end.
+    /// Position at which the list continues. `None` at the end.
     pub(crate) next: Option<Place>,
 }
 
@@ -66,8 +67,8 @@ pub(crate) trait Look: Send {
     /// Returns the nodes in the directory of `key`, in the order of the queue.
     fn nodes(&mut self, key: &FullKey) -> impl Future<Output = Answer<Vec<Seen>>> + Send;
 
-    /// Returns the next directories of a list, with full keys that start with `beginning` and for
-    /// which `wanted` returns true.
+    /// Returns the next page of directories, starting at `place`. Their full keys start with
+    /// `beginning`, and `wanted` returns true for them.
     fn directories(
         &mut self,
         beginning: &str,
@@ -76,8 +77,8 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<Directories>> + Send;
 
     /// Sends a revocation of the node to its session. Returns false if the session no longer
-    /// exists. Succeeds even if another process has sent the same revocation, or does so at the
-    /// same time.
+    /// exists. Succeeds even if another process sends the same revocation earlier or at the same
+    /// time.
     fn revoke(
         &mut self,
         node: &Seen,
@@ -88,7 +89,7 @@ pub(crate) trait Look: Send {
     /// Waits until the node is gone. May fail earlier, for example if the connection ends.
     fn gone(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Removes exactly this node, if it is still there.
+    /// Removes this node if it still exists. A later node at the same path stays.
     fn remove(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
     /// Removes the revocation that [`revoke`](Self::revoke) has written.
@@ -100,7 +101,7 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<()>> + Send;
 }
 
-/// Inspects the locks of a server with sessions, and takes them away.
+/// Source of a server with sessions: inspects its locks, and takes them away.
 pub(crate) struct SessionSource<L> {
     look: L,
     namespace: String,
@@ -170,7 +171,7 @@ impl<L: Look> SessionSource<L> {
         removed.map(|()| shown(key.name(), &nodes))
     }
 
-    /// Notifies the node's session. Returns false if the session no longer exists.
+    /// Sends a revocation to the node's session. Returns false if the session no longer exists.
     async fn notifies(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let reported = self.look.revoke(node, session, name).await;
         if seeded!(RemovedUnreported) {
@@ -179,7 +180,7 @@ impl<L: Look> SessionSource<L> {
         reported
     }
 
-    /// Waits until the node is gone, even if connections end.
+    /// Waits until the node is gone. If a connection ends, waits again on the next one.
     async fn is_gone(&mut self, node: &Seen) {
         while self.look.gone(node).await.is_err() && !seeded!(FailureIsGone) {
             tokio::time::sleep(RETRY).await;

@@ -1,4 +1,5 @@
-//! Tests taking a lock away from a failing server, with a fake server and a paused clock.
+//! Tests of taking a lock away while requests to the server fail, with a fake server and a paused
+//! clock.
 
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Look for &mut Server {
         unless(self.cannot_notify).map(|()| true)
     }
 
-    /// The holder never removes its node.
+    /// Waits for ever, because the holder in these tests never removes its node.
     async fn gone(&mut self, _: &Seen) -> Answer<()> {
         unless(self.cannot_watch)?;
         std::future::pending().await
@@ -88,7 +89,8 @@ async fn takes(server: &mut Server) -> bool {
     source.take_away(&FullKey::from("k")).await.is_ok()
 }
 
-/// Fails if a lock is taken away although its holder may still run, and could not be notified.
+/// Fails if a lock is taken away although the revocation could not be sent to its holder. The
+/// holder may still run.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_an_unknown_session_stays() {
     let mut server = Server {
@@ -99,7 +101,8 @@ async fn a_node_of_an_unknown_session_stays() {
     assert_eq!(server.removed, None);
 }
 
-/// Fails if a broken connection is mistaken for the removal of the node by its holder.
+/// Fails if a broken connection is mistaken for the removal of the node by its holder. The holder
+/// would then lose the lock before its grace is over.
 #[tokio::test(start_paused = true)]
 async fn a_holder_keeps_its_grace_despite_broken_connections() {
     for cannot_watch in [false, true] {
@@ -114,8 +117,8 @@ async fn a_holder_keeps_its_grace_despite_broken_connections() {
     }
 }
 
-/// Fails if a dead holder keeps its lock because a connection has ended, or because its revocation
-/// cannot be removed.
+/// A dead holder does not remove its node. Fails if the node stays because the first removal fails,
+/// or because the revocation cannot be deleted.
 #[tokio::test(start_paused = true)]
 async fn the_node_of_a_dead_holder_is_always_removed() {
     let mut server = Server {

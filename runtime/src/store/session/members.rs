@@ -15,23 +15,23 @@ pub(crate) struct Access {
     pub(crate) password: String,
     /// Time at which the connection needs new credentials.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials, so a refused login is retried.
+    /// True if the next login may get other credentials. A refused login is then retried.
     pub(crate) changes: bool,
 }
 
-/// A cluster's members, the credentials, and the path after them.
+/// A cluster's members, the credentials, and the path after the members.
 #[derive(Clone)]
 pub(crate) struct Members {
     /// `host:port` of each member.
     pub(crate) hosts: Vec<String>,
     /// The user, and the password if there is one.
     pub(crate) user: Option<(String, Option<String>)>,
-    /// Without leading and trailing slashes.
+    /// Path after the members, without leading and trailing slashes.
     pub(crate) path: String,
 }
 
 impl Members {
-    /// Parses the part of a URL after `scheme://`. Returns none if it is malformed.
+    /// Parses the part of a URL after `scheme://`. Returns `None` if it is malformed.
     pub(crate) fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
         let (user, hosts) = match authority.rsplit_once('@') {
@@ -39,8 +39,8 @@ impl Members {
             None => (None, authority),
         };
         let hosts = hosts.split(',').map(|host| member(host, default_port));
-        // An `@` in the path means that the password contains a `/`. Such a URL is refused, because
-        // messages show the path.
+        // If the path contains an `@`, the password probably contains a `/`. Such a URL is refused,
+        // because messages show the path.
         if path.contains('@') {
             return None;
         }
@@ -79,13 +79,14 @@ impl Members {
         }))
     }
 
-    /// True if the URL names a user without a password, so that another source must supply it.
+    /// True if the URL names a user without a password. Another source must then supply the
+    /// password.
     pub(crate) fn lacks_password(&self) -> bool {
         matches!(self.user, Some((_, None)))
     }
 
-    /// Returns the first member on another machine. Unencrypted traffic to it can be read on the
-    /// way.
+    /// Returns the first member on another machine. Others on the network can read unencrypted
+    /// traffic to this member.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
         hosts.find(|member| {
@@ -99,7 +100,8 @@ impl Members {
     }
 }
 
-/// Returns `host:port`, with the default port if `text` has none. Returns none if it is malformed.
+/// Returns `host:port`, with the default port if `text` has none. Returns `None` if `text` is
+/// malformed.
 fn member(text: &str, default_port: u16) -> Option<String> {
     let ends_in_brackets = text.ends_with(']');
     let (host, port) = match text.rsplit_once(':') {

@@ -9,10 +9,10 @@
 //! - [`shared`] is the state that the requests of a pool share. [`requests`], [`entering`] and
 //!   [`leaving`] carry the requests out.
 //! - [`sessions`] has a session for each class of ttls, and [`opening`] opens and closes them.
-//!   [`live_session`] is one session with the end of its confirmed time. [`heartbeats`] keeps it
-//!   alive.
+//!   [`live_session`] is one session, with the time until which the server has confirmed it.
+//!   [`heartbeats`] keeps the session alive.
 //! - [`lanes`] keeps the requests for one key in order. [`locks`] has the node of each token and
-//!   the end of its lease, and [`places`] has the waiting nodes.
+//!   the end of the token's lease. [`places`] has the waiting nodes.
 //! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
@@ -24,7 +24,7 @@
 //! - *The store ends leases itself.* A node lives as long as its session. So the store removes the
 //!   node of a token that was not renewed within its ttl, and retries without limit. If the process
 //!   is stopped or killed, the session ends.
-//! - *A lost session is reported at once.* All of its locks are [`StoreEvent::Lost`] together.
+//! - *A lost session is reported at once.* A single [`StoreEvent::Lost`] reports all of its locks.
 //! - *Nodes of other sessions do not count.* A node records the session that created it. The store
 //!   checks that this is its own session.
 //!
@@ -55,7 +55,8 @@ mod shared;
 pub(crate) mod store;
 pub(crate) mod trial;
 
-/// The error for a hand-over, which these stores do not support.
+/// Returns the error for a handover of a lock to another process, which these stores do not
+/// support.
 pub(crate) fn no_hand_over() -> LockError {
     LockError::config(
         "a lock of `etcd://` or `zookeeper://` cannot be handed over, because it ends with a session of this process; use a \

@@ -45,8 +45,8 @@ impl<S: Service> Shared<S> {
         self.that_serves(ttl, &session)
     }
 
-    /// Returns the session, or an error if it is too short for `ttl`: the server may have granted
-    /// less time than requested.
+    /// Returns the session, or an error if the session is too short for `ttl`. The server may have
+    /// granted a shorter lifetime than requested.
     fn that_serves(
         &self,
         ttl: Duration,
@@ -59,7 +59,7 @@ impl<S: Service> Shared<S> {
         Err(too_long::<S>(ttl, serves))
     }
 
-    /// Returns the class for leases of `ttl`.
+    /// Returns the class with the shortest sessions that serve leases of `ttl`.
     fn class(&self, ttl: Duration) -> Option<&Class<S>> {
         let mut classes = self.sessions.classes.iter();
         classes.find(|class| ttl <= self.service.serves(class.timeout))
@@ -77,15 +77,15 @@ impl<S: Service> Shared<S> {
         let now = self.clock.now();
         for class in &self.sessions.classes {
             // Skips a class whose slot is locked, because a session is being opened in it. The
-            // heartbeats, which call this function, must not wait for that.
+            // heartbeats, which call this function, must not wait for the opening.
             let Ok(mut slot) = class.slot.try_lock() else {
                 continue;
             };
             let idle = slot.as_ref().is_some_and(|slot| {
                 Arc::ptr_eq(&slot.session, session)
                     && slot.used + IDLE <= now
-                    // The two references are those of the slot and the heartbeat, so no request or
-                    // node has one.
+                    // The slot and the heartbeat have the only two references, so no request and no
+                    // node uses the session.
                     && Arc::strong_count(session) == 2
             });
             if idle {

@@ -1,4 +1,4 @@
-//! The outage of a server with sessions.
+//! The state of a server with sessions: reachable, or in an outage.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,14 +18,14 @@ pub(crate) struct Outage {
 enum State {
     #[default]
     Up,
-    /// A request has found no server, but no attempt to reach one has failed yet.
+    /// A request has found no server, but no attempt to reach the server has failed yet.
     Lost,
     /// An attempt to reach the server has failed, with this error.
     Away(LockError),
 }
 
 impl Outage {
-    /// True if the server cannot be reached now, as far as is known.
+    /// True if the server has not answered since a request or an attempt failed to reach it.
     pub(crate) fn is_out(&self) -> bool {
         !matches!(*self.state(), State::Up)
     }
@@ -66,7 +66,7 @@ impl Outage {
         self.lost.notified().await;
     }
 
-    /// Records that the server has answered. Returns true if it was out.
+    /// Records that the server has answered. Returns true if this ends an outage.
     pub(crate) fn back(&self) -> bool {
         !matches!(std::mem::take(&mut *self.state()), State::Up)
     }

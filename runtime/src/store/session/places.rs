@@ -1,8 +1,8 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
 //! The engine queues with one node for all calls of the process that wait for a key. This node is a
-//! *place*: it belongs to no token yet. Once it is the first, the next token that requests the lock
-//! gets it, without a further request to the server.
+//! *place*: it belongs to no token yet. Once the node is the first of its directory, the next token
+//! that requests the lock gets this node. No further request to the server is necessary.
 
 use tokio::task::AbortHandle;
 
@@ -21,8 +21,8 @@ pub(super) struct Places<N> {
 #[derive(Debug)]
 pub(super) struct Place<N> {
     pub(super) node: N,
-    /// Token of the last request with this node. If the answer was lost, `Locks` still has the node
-    /// for this token.
+    /// Token of the last request with this node. If the answer to this request was lost, `Locks`
+    /// still has the node for this token.
     pub(super) asked_by: Token,
     /// The task that waits until the node is the first of its directory.
     pub(super) waits: Option<AbortHandle>,

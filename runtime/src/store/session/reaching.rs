@@ -1,8 +1,8 @@
 //! Attempts to reach the server again in an outage.
 //!
-//! A request or a heartbeat also shows that the server is back. But there may be none: while the
-//! server is away, calls that try only once are refused without a request. So a task of the store
-//! makes attempts.
+//! A request or a heartbeat also shows that the server is back. But there may be no request: while
+//! the server is away, calls that try only once are refused without one. So a task of the store
+//! repeatedly tries to reach the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::service::Service;
 use super::shared::Shared;
 
-/// Pauses after an attempt: the short one in the first seconds of an outage, and then the long one.
-/// Without pauses, a server that comes back would be flooded.
+/// Pauses after an attempt: the short pause in the first seconds of an outage, and then the long
+/// one. Without pauses, the attempts would flood a returning server.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
@@ -26,8 +26,8 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
             shared.service.reach_again().await;
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
-            // Sleeps even after a success. Otherwise, the next attempt would begin at once if a
-            // request fails nevertheless.
+            // Sleeps even after a success. Otherwise, a request that fails at once would start the
+            // next attempt without a pause.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
             if outage.absence().is_none() {
                 break;

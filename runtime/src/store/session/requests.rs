@@ -45,14 +45,14 @@ impl<S: Service> Shared<S> {
 
     /// Sends the reply to a request. The locks that the request has taken may have been lost
     /// already, because their session has ended or they were taken away by force. The reply is then
-    /// a failure, because events cannot report them before the engine has them.
+    /// a failure, because no event can report the loss of locks that the engine does not have yet.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        // A request takes all of its locks or none. So if one is lost, the others are given up,
-        // too.
+        // A request takes all of its locks or none. So if one lock is lost, the other locks of the
+        // request are given up, too.
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
@@ -134,7 +134,8 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        // True if renewed, false if the token holds no lock, and `None` without an answer.
+        // For each renewal: true if renewed, false if the token holds no lock, and `None` without
+        // an answer.
         let mut kept = vec![Some(false); renewals.len()];
         let mut trouble = None;
         let mut sessions: Vec<Vec<Due<S>>> = Vec::new();
@@ -170,7 +171,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Returns the renewals whose tokens hold their lock.
+    /// Returns the renewals whose tokens hold the lock of their key.
     fn due(&self, renewals: Vec<Renewal>) -> Vec<Due<S>> {
         let state = self.state();
         let due = renewals.into_iter().enumerate();
@@ -229,7 +230,7 @@ impl<S: Service> Shared<S> {
     }
 }
 
-/// The failure of a request whose locks were lost before the reply.
+/// Returns the failure of a request whose locks were lost before the reply.
 fn gone(name: &str) -> Failure {
     Failure::unavailable(
         "session",
@@ -272,8 +273,8 @@ fn no_adoption(name: &str) -> Failure {
     ))
 }
 
-/// The failure for a ttl that is too long for the session of the lock. A lock stays in its first
-/// session.
+/// Returns the failure for a ttl that is too long for the session of the lock. A lock stays in its
+/// first session.
 pub(super) fn outgrown(name: &str) -> Failure {
     refused(format!(
         "a lock at `{name}://` keeps its ttl: its session was opened for a shorter one"

@@ -23,8 +23,8 @@ pub(crate) struct Node {
 /// The reason why a request to a server has failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// This process must no longer use the session. Its nodes may exist until the server has closed
-    /// it, or it expires.
+    /// This process must no longer use the session. The session's nodes may exist until the server
+    /// closes the session, or until the session expires.
     Ended,
     Failed(Failure),
 }
@@ -84,8 +84,8 @@ pub(crate) enum Turn {
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// Returns the time for which a heartbeat confirms the session, counted from its sending. This
-    /// is shorter than the lifetime, because the server's clock may run 1 % fast.
+    /// Returns the time for which a heartbeat confirms the session, counted from the sending of the
+    /// heartbeat. This is shorter than the lifetime, because the server's clock may run 1 % fast.
     pub(crate) fn usable(self) -> Duration {
         let Self(lasts) = self;
         lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
@@ -104,13 +104,13 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn classes(&self) -> Vec<Timeout>;
 
     /// Returns the longest ttl of the leases that a session with this lifetime serves. By default,
-    /// this is the time that a heartbeat confirms.
+    /// this is the time for which a heartbeat confirms the session.
     fn serves(&self, timeout: Timeout) -> Duration {
         timeout.usable()
     }
 
-    /// Returns the time that a heartbeat takes in addition to its answers, if it is several
-    /// requests with a pause between them.
+    /// Returns the time for which to wait for a confirmation in addition to the `patience`. It is
+    /// zero, unless a heartbeat consists of several requests with pauses between them.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -154,14 +154,14 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the name of a new node with this number. By default none, so that the caller chooses
-    /// a random name.
+    /// Returns the name of a new node with this number. With `None`, which is the default, the
+    /// caller chooses a random name.
     fn name(&self, _session: &Self::Session, _key: &FullKey, _number: u64) -> Option<Token> {
         None
     }
 
     /// Creates `node` if it does not exist: with `queue` behind the other nodes, and otherwise only
-    /// in an empty directory. If the request is repeated, it finds the node that it has created.
+    /// in an empty directory. A repeated request finds the node that the first request has created.
     fn enter(
         &self,
         session: &Self::Session,
@@ -171,8 +171,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<Entered>> + Send;
 
-    /// Creates all of `nodes` as the first of their directories, or none. If the request is
-    /// repeated, it finds the nodes that it has created.
+    /// Creates all of `nodes` as the first of their directories, or none. A repeated request finds
+    /// the nodes that the first request has created.
     fn enter_all(
         &self,
         session: &Self::Session,

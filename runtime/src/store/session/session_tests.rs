@@ -1,4 +1,5 @@
-//! Tests waiting nodes (places) on a fake server that loses answers, with a paused clock.
+//! Tests of sessions and waiting nodes (places), on a fake server that loses requests and answers,
+//! with a paused clock.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,7 +30,7 @@ const FENCE: Fence = Fence::new(1);
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
     changed: Notify,
-    /// Number of acquires to lose before they arrive.
+    /// Not zero if the next acquire must be lost before it arrives.
     lost: Mutex<u32>,
     /// Number of removals to lose before they arrive.
     lost_removals: Mutex<u32>,
@@ -37,8 +38,8 @@ struct Server {
     unanswered: Mutex<bool>,
     /// True if the session is over.
     over: Mutex<bool>,
-    /// The node that another process takes away by force. With a session number, only that session
-    /// is notified.
+    /// The node that another process takes away by force. If a session's number is given, only that
+    /// session is notified.
     revoked: Mutex<Option<(Option<usize>, Token)>>,
     /// The name of all nodes, if set.
     same_name: Mutex<Option<Token>>,
@@ -244,8 +245,8 @@ impl Client {
         self.answer().await
     }
 
-    /// Requests the lock again for a waiting token. The request is lost, and meanwhile the token's
-    /// node becomes the first.
+    /// Requests the lock again for a waiting token. The request is lost, and meanwhile the holder
+    /// leaves, so the token's node becomes the first.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
@@ -342,7 +343,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
 }
 
 /// Fails if a call gets the lock with a node that another process is taking away by force. That
-/// process would remove the node without a notice to the call.
+/// process would then remove the node without notifying the call.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -362,8 +363,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a call gets the lock with a node that is being removed. The waiting call releases its
-/// node, which has become the first, but gets no answer. Then the next call requests the lock.
+/// A call releases its node, which has become the first, but the answer is lost. Fails if the next
+/// call gets the lock with this node, which the server has removed.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -381,7 +382,8 @@ async fn a_released_place_is_not_granted() {
     assert_eq!(server.nodes().len(), 1, "it was granted without a node");
 }
 
-/// Fails if a holder is not notified because holders in another session had nodes of the same name.
+/// Holders in two sessions have nodes with the same name. Fails if the revocation of a node of one
+/// session reaches a holder of the other session.
 #[tokio::test(start_paused = true)]
 async fn a_revocation_applies_to_a_node_of_one_session() {
     const BEFORE: u128 = 300;
@@ -409,9 +411,9 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
-/// Fails if a given-up node stays unused in the queue after a request has created it again. Before,
-/// it became the first, but the answer was lost for longer than `CLAIM`. Then the call requests the
-/// lock again.
+/// A place has become the first, but the answers to its call were lost for longer than `CLAIM`, so
+/// the place was given up. Then the call requests the lock again. Fails if the recreated node is
+/// not used when it becomes the first.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;
@@ -431,8 +433,8 @@ async fn a_recreated_place_gets_its_turn() {
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
 
-/// Fails if a call gets the lock with a given-up node whose removal is not over. The removal would
-/// take the lock away again.
+/// A place was given up, but the removal of its node is lost and will be retried. Fails if a call
+/// gets the lock with this node. The retry would take the lock away.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_place_is_not_granted() {
     let (server, mut client) = one_waits().await;

@@ -25,8 +25,8 @@ pub(crate) struct SessionStore<S: Service> {
 }
 
 impl<S: Service> SessionStore<S> {
-    /// Must be called in the runtime that will run the requests. The service and the requests send
-    /// their events through `sender` to `events`.
+    /// Creates the store. Call this in the runtime that will run the requests. The service and the
+    /// requests send their events through `sender`, and the store reads them from `events`.
     pub(crate) fn new(
         service: S,
         options: &Options,
@@ -72,7 +72,7 @@ impl<S: Service> LockStore for SessionStore<S> {
     }
 }
 
-/// Returns the keys for which the request must not run together with another one. A renewal has
+/// Returns the keys for which the request must not run together with another request. A renewal has
 /// none, so it never waits for other requests.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
@@ -93,8 +93,8 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             let key = id.0.clone();
             shared.submit(Job::Expire(id), vec![key]);
         }
-        // Looks again at least once a second: a renewal can prolong a lease that `over` has
-        // returned, and its new end may be before `next`. Wakes up early if a new lease may end
+        // Checks again at least once a second: a renewal can prolong a lease that `over` has
+        // returned, and the lease may then end before `next`. Wakes up early if a new lease may end
         // before all others.
         let pause = next.map_or(LONGEST_SLEEP, |next| pause_until(shared.clock, next));
         let _ = timeout(pause, shared.earlier.notified()).await;

@@ -7,8 +7,8 @@ use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
 
-/// Takes a lock in a session with the lifetime `timeout`, checks that another node finds it held,
-/// and releases it. `garbled` returns the error for an impossible answer.
+/// Takes a trial lock in a session with the lifetime `timeout`, checks that a second node finds the
+/// lock held, and releases it. `garbled` returns the error for an impossible answer.
 pub(crate) async fn try_out<S: Service>(
     service: &S,
     timeout: Timeout,
@@ -37,7 +37,8 @@ pub(crate) async fn try_out<S: Service>(
         let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
-        // Skipped if a heartbeat has a pause between its requests, which would delay each connect.
+        // Skipped if a heartbeat has a pause between its requests, because this pause would delay
+        // each pool that connects.
         if service.confirmed_within().is_zero() {
             service.heartbeat(&session, limit).await?;
         }

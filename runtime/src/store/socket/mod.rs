@@ -86,12 +86,14 @@ pub(crate) struct Socket {
     /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
     /// for writes while the send buffer is full.
     readiness: Option<Readiness>,
-    /// Duplicate of the stream's file descriptor, kept when `readiness` is dropped. Otherwise, the
-    /// next `readiness` would need another one, and fail if the process has no free descriptor.
+    /// Duplicate of the stream's file descriptor, kept after `readiness` is dropped. Without it,
+    /// the next `readiness` would need a new duplicate, and would fail if the process has no free
+    /// descriptor.
     copy: Option<Stream>,
     /// True if a write waits for space in the send buffer.
     blocked: bool,
-    /// Buffer for reads. The caller's own buffer would have to be zeroed before each read.
+    /// Buffer for reads. The buffer of the caller (`ReadBuf`) would have to be zeroed before each
+    /// read.
     piece: Box<[u8]>,
 }
 
@@ -130,7 +132,7 @@ impl Socket {
     /// descriptor.
     fn drop_readiness(&mut self) {
         if let Some(readiness) = self.readiness.take() {
-            // If this fails, `Readiness::get_or_make` makes another copy when it is needed.
+            // Without a copy, `Readiness::get_or_make` makes another one when it is needed.
             self.copy = readiness.into_copy().ok();
         }
     }
@@ -213,10 +215,10 @@ impl AsyncWrite for Socket {
 }
 
 impl Drop for Socket {
-    /// Shuts the stream down. Otherwise it would stay open, because a listener has a copy of the
-    /// descriptor. The shutdown wakes the listener, which then drops its copy.
+    /// Shuts the stream down. Otherwise, the stream would stay open, because a listener has a copy
+    /// of its descriptor. The shutdown wakes the listener, which then drops its copy.
     fn drop(&mut self) {
-        // The server may have closed the stream already.
+        // An error is ignored, because the server may have closed the stream already.
         let _ = self.wire.stream.shutdown(Shutdown::Both);
     }
 }
@@ -307,8 +309,8 @@ impl Readiness {
     }
 
     /// Calls `io`, or returns `WouldBlock` if the runtime has recorded that the stream is not
-    /// ready. If `io` returns `WouldBlock`, the runtime records this, and waits for the next
-    /// readiness.
+    /// ready. If `io` returns `WouldBlock`, the runtime records that the stream is not ready, and
+    /// waits for a change.
     fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, io),

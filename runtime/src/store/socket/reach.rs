@@ -24,7 +24,8 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     Ok(addresses)
 }
 
-/// Returns the same error with the text of [`io_text`].
+/// Returns an error of the same kind with the text of [`io_text`]. If a limit of open files caused
+/// the error, this text names the limit.
 pub(super) fn explained(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), io_text(error))
 }

@@ -31,7 +31,7 @@ async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     Some(buf.filled().to_vec())
 }
 
-/// Waits until the listener is notified, and then reads.
+/// Waits until the listener is notified of received bytes, and then reads them from the socket.
 async fn receive(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
     let wire = socket.wire();
     let received = poll_fn(|cx| listener.poll_received(cx, &mut || wire.received()));
@@ -56,8 +56,8 @@ async fn data_wakes_the_runtime_without_a_listener() {
     assert_eq!(end.expect("no error"), 0);
 }
 
-/// Fails if data that a listener has reported is read only after the engine's runtime has polled
-/// the socket.
+/// A listener has reported data on a socket. Fails if a read returns this data only after the
+/// engine's runtime has also detected it.
 #[tokio::test]
 async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();
@@ -77,7 +77,7 @@ async fn a_listener_is_notified_before_the_data_is_read() {
     let (mut socket, mut other) = connected();
     let wire = socket.wire();
     wire.leave_to_listener(true);
-    // The data arrives before there is a listener.
+    // The data arrives before a listener exists.
     other.write_all(b"one").expect("written");
     let mut listener = wire.listen().expect("a runtime");
     assert_eq!(read(&mut socket).await, None);
@@ -97,7 +97,8 @@ async fn a_listener_is_notified_before_the_data_is_read() {
     assert_eq!(byte.expect("read"), b'!');
 }
 
-/// Fails if the end of a connection goes unnoticed after a read that did not fill the buffer.
+/// A read that does not fill the buffer shows that no more data is available now. Fails if the end
+/// of the connection then goes unnoticed.
 #[tokio::test]
 async fn the_end_of_a_connection_is_read_after_its_data() {
     let (mut socket, mut other) = connected();
@@ -126,7 +127,7 @@ async fn a_listener_is_notified_when_the_store_disconnects() {
 }
 
 /// Fails if a full send buffer blocks reading. The other end sends everything back, and does not
-/// read while its writes block. So both directions block again and again.
+/// read while its writes block. So both directions block repeatedly.
 #[tokio::test]
 async fn a_full_send_buffer_does_not_block_reading() {
     for listens in [false, true] {

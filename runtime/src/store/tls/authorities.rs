@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use super::Tls;
 
 impl Tls {
-    /// Returns the authorities set on the builder, or else the system's.
+    /// Returns the authorities set on the builder, or the system's authorities if none are set.
     pub(crate) fn authorities(&self) -> io::Result<RootCertStore> {
         let mut store = RootCertStore::empty();
         let Some(ca) = &self.ca else {

@@ -1,4 +1,4 @@
-//! Configures rustls for the proof that a server must give.
+//! Configures rustls for the proof of identity that a server must give.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) enum Proof {
     Name,
     /// A trusted authority has certified the server, under any name.
     Chain,
-    /// None: the connection is encrypted, but any server is accepted.
+    /// No proof: the connection is encrypted, but any server is accepted.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "PostgreSQL's sslmode")
@@ -63,10 +63,11 @@ pub(super) fn make(tls: &Tls, proof: Proof) -> io::Result<ClientConfig> {
     config.map_err(io::Error::other)
 }
 
-/// Verifies a certificate without the server's name.
+/// Verifier of certificates that ignores the server's name.
 #[derive(Debug)]
 struct Lenient {
-    /// `None` accepts any certificate.
+    /// Verifier of the chain from the certificate to a trusted authority. `None` accepts any
+    /// certificate.
     chain: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
@@ -84,7 +85,7 @@ impl ServerCertVerifier for Lenient {
             return Ok(ServerCertVerified::assertion());
         };
         // The verifier checks the name last. So an error about the name means that the certificate
-        // is valid otherwise.
+        // is otherwise valid.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

@@ -22,7 +22,7 @@ const CHROOT: &str = "leasehold";
 #[derive(Clone)]
 pub(crate) struct Address {
     members: Members,
-    /// The source of credentials that replaces those of the URL, if the pool has one.
+    /// The pool's source of credentials. If set, it replaces the credentials of the URL.
     logins: Option<Provider>,
     /// The ensemble's `tickTime`, if the URL specifies it.
     pub(super) tick: Option<Duration>,
@@ -67,8 +67,8 @@ impl Address {
         self.members.hosts.join(",")
     }
 
-    /// Returns the same address, with this source of credentials. Without a source, refuses a user
-    /// that has no password.
+    /// Returns the same address, with this source of credentials. Without a source, fails if the
+    /// URL has a user without a password.
     pub(crate) fn with_logins(self, logins: Option<&Provider>) -> Result<Self, LockError> {
         if logins.is_none() && self.members.lacks_password() {
             return Err(misread());
@@ -79,13 +79,14 @@ impl Address {
         })
     }
 
-    /// Returns `user:password` for the next connection, for the scheme `digest`.
+    /// Returns `user:password` for the next connection, in the form of ZooKeeper's authentication
+    /// scheme `digest`. `None` if connections have no user.
     pub(super) async fn digest(&self, limit: Duration) -> Result<Option<String>, Failure> {
         let access = self.members.access(self.logins.as_ref(), limit).await?;
         Ok(access.map(|Access { user, password, .. }| format!("{user}:{password}")))
     }
 
-    /// True if connections have a user.
+    /// True if connections log in as a user.
     pub(super) fn has_user(&self) -> bool {
         self.logins.is_some() || self.members.user.is_some()
     }
@@ -94,8 +95,8 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// Returns the first server on another machine, if any. The unencrypted traffic to it can be
-    /// read on the way.
+    /// Returns the first server on another machine, if any. Others on the network can read the
+    /// unencrypted traffic to this server.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }

@@ -11,16 +11,18 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of the request `exists`. Its watch stays even if the znode does not exist.
+/// The code of the request `exists`. The watch of this request stays even if the znode does not
+/// exist.
 pub(super) const EXISTS: i32 = 3;
 
-/// The request number of notifications about watched paths.
+/// The number that a notification about a watched path has in the place where an answer has its
+/// request's number.
 const NOTIFICATION: i32 = -1;
 
 /// Sender of the answer to a request.
 pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-/// Sender of the change of a watched path.
+/// Sender that reports the change of a watched path.
 pub(super) type Change = oneshot::Sender<()>;
 
 /// A request that has no number yet.
@@ -39,14 +41,14 @@ pub(super) struct Asked {
     number: i32,
     answers: HashMap<i32, Asking>,
     watches: HashMap<String, Vec<(i32, Change)>>,
-    /// Start of the server's silence: the last arrival of bytes or the first unanswered request,
-    /// whichever is later.
+    /// Start of the server's silence: the arrival of the last bytes, or the sending of the first
+    /// unanswered request, whichever is later.
     since: Option<Instant>,
 }
 
 struct Asking {
     code: i32,
-    /// None if no caller waits.
+    /// `None` if no caller waits for the answer.
     answer: Option<Reply>,
     watched: Option<String>,
 }
@@ -83,7 +85,7 @@ impl Asked {
         );
     }
 
-    /// Appends a request for whose answer no caller waits, such as a ping. Does nothing while a
+    /// Appends a request, such as a ping, whose answer no caller waits for. Does nothing while a
     /// request with this number is unanswered.
     pub(super) fn signal(&mut self, number: i32, code: i32, frames: &mut Vec<u8>) {
         if self.answers.contains_key(&number) {
@@ -142,7 +144,8 @@ impl Asked {
         self.since = Some(Instant::now());
     }
 
-    /// Fails each request and ends each watch, because the connection has ended.
+    /// Fails each request and ends each watch, because the connection has ended. Dropping the
+    /// senders of the watches wakes the watchers.
     pub(super) fn end(self, error: &Error) {
         let answers = self.answers.into_values();
         for answer in answers.filter_map(|asking| asking.answer) {
@@ -153,7 +156,8 @@ impl Asked {
         }
     }
 
-    /// Returns the remaining time until the server counts as silent.
+    /// Returns the remaining time until the server counts as silent, which is `silence` after the
+    /// start of its silence.
     pub(super) fn left(&self, silence: Duration) -> Duration {
         let since = self.since.filter(|_| !self.answers.is_empty());
         since.map_or(silence, |since| silence.saturating_sub(since.elapsed()))

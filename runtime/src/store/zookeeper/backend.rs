@@ -17,12 +17,12 @@ use crate::store::session::{self, look::SessionSource};
 use crate::store::source::Source;
 
 impl ZooKeeper {
-    /// Connects a store.
+    /// Connects a store to the ensemble, and logs the findings of a check.
     async fn connect(address: Address, options: &Options) -> Result<SessionStore<Self>, LockError> {
         let (sender, events) = unbounded_channel();
         let reached = Self::reach(address, options, sender.clone()).await;
         let ensemble = reached.map_err(|failure| failure.error)?;
-        // If the check fails, there is no report to log. The first call will return the error.
+        // If the check itself fails, it has no report to log. The first call will return the error.
         if let Ok(report) = check::examine(&ensemble, options).await {
             report.log();
         }
@@ -41,7 +41,8 @@ impl ZooKeeper {
 }
 
 impl Address {
-    /// Returns this address. Refuses options of other stores.
+    /// Returns this address with the pool's source of credentials. Refuses options that
+    /// `zookeeper://` does not support.
     fn with(self, options: &Options) -> Result<Self, LockError> {
         options.tls.refuse()?;
         options.refuse_replicas(

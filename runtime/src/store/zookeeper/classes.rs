@@ -5,24 +5,23 @@ use std::time::Duration;
 use crate::store::session::service::Timeout;
 
 /// Requested session lifetimes, in units of half the shortest lifetime that the server allows. By
-/// default, this unit is one tick, and a server allows 2 to 20 ticks. If it allows more, further
-/// lifetimes follow, each twice the one before.
+/// default, this unit is one tick, and a server allows 2 to 20 ticks. If the server allows longer
+/// lifetimes, further ones follow, each twice as long as the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
-/// Least value of half a tick, the interval at which the leader requests the active sessions. It
-/// applies unless the URL specifies the tick (`tickTime`, 2 s in ZooKeeper's example
-/// configuration).
+/// Least assumed value of half a tick, the interval at which the leader requests the active
+/// sessions from its followers. It applies unless the URL specifies the tick (`tickTime`, 2 s in
+/// ZooKeeper's example configuration).
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least time added to half a tick, because the leader may be late to request the active sessions
-/// from its followers.
+/// Least time added to half a tick, because the leader may request the active sessions late.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
 /// Time that `serves` leaves for the writes of a heartbeat, so that a renewal usually finds the
 /// session confirmed for long enough.
 const WRITES: Duration = Duration::from_millis(200);
 
-/// A server's bounds for sessions, and its tick.
+/// A server's bounds for the lifetimes of sessions, and half of its tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Classes {
     pub(super) shortest: Duration,
@@ -31,9 +30,9 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the
-    /// tick is half of the shortest session or a twentieth of the longest, whichever is longer. A
-    /// server's default bounds are 2 and 20 ticks.
+    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, half
+    /// a tick is a quarter of the shortest lifetime, a fortieth of the longest, or
+    /// `LEAST_HALF_TICK`, whichever is longest. A server's default bounds are 2 and 20 ticks.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,
@@ -46,7 +45,7 @@ impl Classes {
         }
     }
 
-    /// Returns these classes with the longer of the two ticks.
+    /// Returns the classes `self`, with the longer tick of `self` and `other`.
     pub(super) fn with_tick_of(self, other: Self) -> Self {
         Self {
             half_tick: self.half_tick.max(other.half_tick),
@@ -110,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Compares the classes with the table in docs/stores/zookeeper.md.
+    /// Fails if the table of ttls in docs/stores/zookeeper.md differs from the classes.
     #[test]
     fn the_documented_table_of_ttls_matches() {
         let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);

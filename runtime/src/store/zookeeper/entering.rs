@@ -1,4 +1,5 @@
-//! Creates nodes: adds a znode at the end of its directory, and looks up the first znode.
+//! Creates nodes: adds a znode at the end of a lock's directory, and looks up the first znode
+//! there.
 //!
 //! The nodes of a directory are ordered by the numbers that the server assigns. Once a node is the
 //! first, it stays the first. A server carries out the requests of a connection in order. So a list
@@ -6,8 +7,9 @@
 //!
 //! An unanswered creation may have created its znode, or may still do so. In that case, a write to
 //! the session's own znode brings the client's server up to date. After that write, no earlier
-//! request of the session can create a znode. Those of the same connection are over, and the leader
-//! refuses those of an older one (`PrepRequestProcessor.java`, `checkSession`).
+//! request of the session can create a znode. Earlier requests of the same connection are over, and
+//! the leader refuses requests of an older connection (`PrepRequestProcessor.java`,
+//! `checkSession`).
 
 use std::time::Duration;
 
@@ -67,7 +69,7 @@ impl ZooKeeper {
             };
             match found.place(&made) {
                 None => {
-                    // Another client has removed the znode.
+                    // Another client has removed the znode in the meantime.
                     session.has_not(node.name);
                     Err(failure::unsettled().into())
                 }
@@ -128,8 +130,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Creates the `missing` nodes of `nodes`. Removes them again unless each of `nodes` is then
-    /// the first of its directory.
+    /// Creates the `missing` nodes of `nodes`. If any of `nodes` is then not the first of its
+    /// directory, removes the created nodes again.
     async fn all_first(
         &self,
         session: &Session,
@@ -141,8 +143,8 @@ impl ZooKeeper {
     ) -> Answer<EnteredAll> {
         self.create_all(session, line, missing, value, patience)
             .await?;
-        // The answer does not contain the transaction, which becomes the fence (ZOOKEEPER-4026). So
-        // the nodes are looked up.
+        // The answer lacks the id of the transaction, which becomes the fence (ZOOKEEPER-4026). So
+        // the created nodes are looked up.
         let made = self.all_own(session, line, nodes, patience).await?;
         let made = made.into_iter().collect::<Option<Vec<_>>>();
         let made = made.ok_or_else(failure::unsettled)?;
@@ -254,8 +256,9 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If it has znodes of another recipe of Curator, or
-    /// no numbers left, removes the node: clients of that recipe must not wait for it.
+    /// Returns the directory of a created node. Fails if the directory has znodes of another recipe
+    /// of Curator (a client library), or has no numbers left. Then removes the node, because
+    /// clients of the other recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,
@@ -320,8 +323,8 @@ impl ZooKeeper {
             match answered(patience, creating).await {
                 Ok(_) | Err(Error::NodeExists) => return Ok(()),
                 Err(Error::NoNode) => {
-                    // Creates it for every user, because the locks of other users have the same
-                    // parent.
+                    // The parent is created for every user, because the locks of other users have
+                    // the same parent.
                     done(patience, line.make_path(above, Users::Anyone)).await?;
                 }
                 Err(error) => return Err(failure::trouble(&error)),
@@ -348,7 +351,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns the names in a directory. None if the directory does not exist.
+    /// Returns the names in a directory. `None` if the directory does not exist.
     async fn list_names(
         &self,
         line: &Line,
@@ -395,8 +398,8 @@ impl ZooKeeper {
     }
 }
 
-/// Converts the error of a creation. If it is certain that nothing was created, records that the
-/// node does not exist.
+/// Converts the error of a creation. If the server certainly created nothing, records that the node
+/// does not exist.
 fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
     let trouble = failure::trouble(error);
     if matches!(&trouble, Trouble::Failed(failure) if !failure.executed) {

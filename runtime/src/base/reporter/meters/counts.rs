@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{counted, publish};
 use crate::error::LockError;
 
-/// The counted events.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Granted,
@@ -62,8 +61,8 @@ pub(crate) fn add(count: Count, times: usize) {
 }
 
 /// True if the caller, which has counted something, must now notify the reporter thread. If the
-/// caller cannot do that, it must call [`not_asked`]. Otherwise all other callers would rely on
-/// this notification, and no count would be passed on any longer.
+/// notification fails, the caller must call [`not_asked`]. Otherwise all other callers would rely
+/// on the failed notification, and counts would no longer be passed on.
 pub(crate) fn is_to_ask() -> bool {
     // The caller counts before it reads the flag, and the reporter thread clears the flag before
     // its last check, after which it sleeps. So either that check finds the count, or the caller
@@ -92,15 +91,15 @@ pub(crate) fn publish_counts() -> bool {
     true
 }
 
-/// Registers all counters with the value zero. A counter that is created by its first event starts
-/// at one, so an alert would see no increase. Runs on the reporter thread.
+/// Registers all counters with the value zero. Otherwise the first event would create the counter
+/// with the value one, and an alert would not see an increase. Runs on the reporter thread.
 pub(super) fn announce() {
     for count in ALL {
         let _ = catch_unwind(AssertUnwindSafe(|| count.publish(0)));
     }
 }
 
-/// Passes all counts on. Returns true if there were any.
+/// Passes on all counts, also those of templates and stores. Returns true if there were any.
 fn hand_all_on() -> bool {
     let counts = ALL.into_iter().filter(|count| hand_on(*count)).count();
     publish() || 0 < counts

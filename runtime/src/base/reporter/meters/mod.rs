@@ -30,8 +30,8 @@ pub(crate) fn counted() {
     }
 }
 
-/// Passes on all counts and durations since the last call. Runs on the reporter thread. Returns
-/// true if there were any.
+/// Passes on the counts and durations of all templates and stores since the last call. Runs on the
+/// reporter thread. Returns true if there were any.
 pub(super) fn publish() -> bool {
     let templates = Meter::all().filter(|meter| meter.publish()).count();
     store::publish() || 0 < templates

@@ -74,8 +74,8 @@ impl StoreMeter {
         counted();
     }
 
-    /// Counts a pool that can no longer reach the store. If `away` is false, no longer counts it,
-    /// because it can reach the store again or is dropped.
+    /// Counts one more pool that cannot reach the store. If `away` is false, counts one pool less,
+    /// which can reach the store again or is dropped.
     pub(crate) fn is_away(&self, away: bool) {
         if away {
             self.away.fetch_add(1, Ordering::SeqCst);
@@ -86,7 +86,8 @@ impl StoreMeter {
         counted();
     }
 
-    /// Passes all counts on. Returns true if there were any.
+    /// Passes on the reachability of the store, if it has changed, and the new answer times.
+    /// Returns true if there was anything to pass on.
     fn publish(&self) -> bool {
         let mut found = self.changed.swap(false, Ordering::SeqCst);
         if found {
@@ -110,7 +111,8 @@ impl StoreMeter {
     }
 }
 
-/// Passes on the counts of all stores. Returns true if there were any.
+/// Passes on the new values of all stores, and removes the meters of stores without a pool. Returns
+/// true if there were new values.
 pub(super) fn publish() -> bool {
     // Copies the list, so that it is not locked while a recorder blocks.
     let all = stores().clone();

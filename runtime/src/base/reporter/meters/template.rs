@@ -12,12 +12,12 @@ use crate::base::outcome::{End, Outcome};
 /// Name under which calls without a known template are counted.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates, because their meters are never freed. Calls with further templates
-/// are counted as [`OTHER`].
+/// Maximum number of templates with a meter. The number is limited, because meters are never freed.
+/// Calls with further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
-/// The value that one waiting call adds to [`Meter::present`]. The lower bits of that field count
-/// the calls that hold locks.
+/// The value that one waiting call adds to [`Meter::present`]. The lower 32 bits of that field
+/// count the calls that hold locks.
 const ASKING: u64 = 1 << 32;
 
 /// The counters of all calls with one template.
@@ -63,8 +63,8 @@ impl Meter {
         FIRST.find(template)
     }
 
-    /// Returns the meter of a template, which is this meter, a later one in the list, or a new one.
-    /// If the list is full, returns this meter, which is the first one: that of [`OTHER`].
+    /// Returns the meter of the template, and adds it if it does not exist. Must be called on the
+    /// first meter of the list, that of [`OTHER`], which is also returned if the list is full.
     fn find(&'static self, template: &'static str) -> &'static Self {
         let mut meter = self;
         for _ in 0..MOST {
@@ -96,8 +96,8 @@ impl Meter {
         counted();
     }
 
-    /// Records that a waiting call got its answer after `waited`. `holds` is true if the call holds
-    /// locks now.
+    /// Records that a waiting call got its answer or gave up after `waited`. `holds` is true if the
+    /// call now holds locks that it has taken itself.
     pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
         self.acquire[outcome as usize].add(waited);
         self.present
@@ -129,7 +129,7 @@ impl Meter {
         counted();
     }
 
-    /// Passes all counts on. Returns true if there were any.
+    /// Passes on the template's new counts and durations. Returns true if there were any.
     pub(super) fn publish(&self) -> bool {
         let mut found = self.publish_times();
         let present = self.present.load(Ordering::SeqCst);
@@ -148,9 +148,9 @@ impl Meter {
         found
     }
 
-    /// Reports the values of a template in use, even if they have not changed. This also creates
-    /// the counter of losses with the value zero. A counter that is created by the first loss
-    /// starts at one, so an alert would see no increase.
+    /// Reports the gauges of a template in use, even if they have not changed. Also creates the
+    /// counter of losses with the value zero. If the first loss created the counter, it would start
+    /// at one, and an alert would not see an increase.
     pub(super) fn publish_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
             self.publish_present(self.present.load(Ordering::SeqCst));

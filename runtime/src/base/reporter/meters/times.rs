@@ -1,6 +1,6 @@
-//! Counts of durations in narrow buckets, until the reporter thread passes them on.
+//! Counts of durations in narrow buckets, stored until the reporter thread passes them on.
 //!
-//! From 256 ns to 39 hours, the width of a bucket is at most a 32nd of each of its durations. The
+//! Between 256 ns and 39 hours, the width of a bucket is at most a 32nd of any duration in it. The
 //! recorder gets the middle of a bucket, which differs from each duration in it by at most 1.6 %.
 //! The counts are exact. While a recorder blocks, even for an hour, no further memory is used and
 //! no count is lost.
@@ -22,7 +22,7 @@ const LONGEST: u32 = 47;
 
 const BUCKETS: usize = 1 + ((LONGEST - SHORTEST) << FINE) as usize;
 
-/// Numbers of durations since the last report, by bucket.
+/// Number of durations in each bucket since the last report.
 pub(crate) struct Times {
     /// Allocated when the first duration is added.
     buckets: OnceLock<Box<[AtomicU32]>>,

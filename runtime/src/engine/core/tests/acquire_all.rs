@@ -44,8 +44,8 @@ fn outcomes(core: &mut Core) -> Vec<String> {
     core.take_signals().into_iter().map(outcome).collect()
 }
 
-/// Fails if the leases of one request are not all counted from the time at which the request was
-/// sent.
+/// One request takes two locks. Fails if one of the two leases is not counted from the time at
+/// which the request was sent.
 #[test]
 fn leases_of_one_request_have_one_deadline() {
     let mut core = core();
@@ -66,8 +66,8 @@ fn leases_of_one_request_have_one_deadline() {
     assert_eq!(releases(&core.take_requests(late)), 2);
 }
 
-/// Fails if one held key does not refuse a call that tries once, or if it refuses a call that can
-/// queue.
+/// One key of a call for two locks is held. Fails if a call that tries once is not refused, or if a
+/// call that can queue is refused.
 #[test]
 fn one_held_key_prevents_taking_the_others() {
     let answer = || {
@@ -115,7 +115,8 @@ fn a_key_in_use_by_the_process_is_not_requested() {
     }
 }
 
-/// Fails if a later call for one of the keys asks the store during the request, or never asks.
+/// One request for two keys has no answer yet. Fails if a later call for one of these keys asks the
+/// store before the key is released, or never asks.
 #[test]
 fn a_call_during_a_request_waits_behind_it() {
     let mut core = core();
@@ -136,8 +137,8 @@ fn a_call_during_a_request_waits_behind_it() {
     assert!(requests.iter().any(asks), "{requests:?}");
 }
 
-/// Fails if the locks of a failed request are not requested again, or are requested with other
-/// tokens.
+/// The store fails to serve one request for two locks. Fails if the locks are not requested again
+/// individually, or are requested with other tokens.
 #[test]
 fn a_failed_request_is_repeated_with_the_same_tokens() {
     let mut core = core();
@@ -157,8 +158,8 @@ fn a_failed_request_is_repeated_with_the_same_tokens() {
     assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
 }
 
-/// Fails if the locks that an abandoned request may have taken are not removed, or if a removal can
-/// overtake that request.
+/// A call is dropped while its request for two locks has no answer. Fails if the locks are not
+/// removed, or if a removal can overtake that request.
 #[test]
 fn an_abandoned_request_is_undone() {
     let mut core = core();
@@ -183,8 +184,8 @@ fn an_abandoned_request_is_undone() {
     assert!(core.is_idle());
 }
 
-/// Fails if the end of a call's waiting time does not end all its tickets, or if a late answer
-/// grants locks.
+/// A call for two locks runs out of time before the answer. Fails if one of its tickets does not
+/// end, or if the late answer grants a lock.
 #[test]
 fn the_tickets_of_a_call_share_its_budget() {
     let wait = Duration::from_millis(50);

@@ -20,7 +20,7 @@ fn share(share: Share) -> Acquire {
     }
 }
 
-/// Returns the one request sent now, which must be a removal.
+/// Returns the id of the only request sent now, which must be a removal.
 #[track_caller]
 fn removal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -57,8 +57,8 @@ fn ends(core: &mut Core) -> Vec<Removal> {
         .collect()
 }
 
-/// Fails if a proven loss is not reported: for exclusive locks, shares and permits, with and
-/// without a caller that waits for the release.
+/// The store answers that a released lock was already gone, which proves a loss. Fails if the core
+/// does not report the loss, for any kind of lock, with or without a waiting caller.
 #[test]
 fn a_certain_answer_that_the_lock_is_gone_is_reported() {
     let permit = share(Share::Permit(3));
@@ -79,8 +79,8 @@ fn a_certain_answer_that_the_lock_is_gone_is_reported() {
     }
 }
 
-/// Fails if the release of a downgraded lock, or a release that keeps the lock, does not report the
-/// loss.
+/// The store answers that a released lock was already gone. Fails if the core does not report this
+/// loss for a downgraded lock, or for a release that keeps the key taken.
 #[test]
 fn losses_of_kept_and_downgraded_locks_are_reported() {
     let mut kept = core();
@@ -104,8 +104,8 @@ fn losses_of_kept_and_downgraded_locks_are_reported() {
     assert_eq!(ends(&mut shared), [Removal::Gone]);
 }
 
-/// Fails if a removal reports a loss although an earlier try of this removal may have removed the
-/// key.
+/// The first try of a removal has an unknown outcome, and the second try finds no lock. Fails if
+/// the core reports a loss, although the first try may have removed the lock.
 #[test]
 fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     let mut core = core();
@@ -122,8 +122,8 @@ fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     assert!(core.is_idle());
 }
 
-/// Fails if a try reports a loss while another try has no answer. The server may have carried out
-/// the other try first.
+/// Two tries of a removal are under way, and one of them finds no lock. Fails if the core reports a
+/// loss, although the other try may have removed the lock.
 #[test]
 fn two_concurrent_tries_report_no_loss() {
     for first_answers in [true, false] {
@@ -140,8 +140,8 @@ fn two_concurrent_tries_report_no_loss() {
     }
 }
 
-/// Fails if a first try of the release that the server did not carry out prevents the report of a
-/// loss.
+/// The server did not carry out the first try of a release, and the second try finds no lock. Fails
+/// if the core does not report a loss.
 #[test]
 fn a_lock_missing_after_a_refused_try_is_reported() {
     let mut core = core();
@@ -155,7 +155,8 @@ fn a_lock_missing_after_a_refused_try_is_reported() {
     assert_eq!(ends(&mut core), [Removal::Gone]);
 }
 
-/// Fails if a loss is reported twice, because it would then be counted twice.
+/// A caller was notified of a lost lease, and its release then finds no lock. Fails if the core
+/// reports and so counts the same loss again.
 #[test]
 fn a_known_loss_is_reported_once() {
     let mut core = core();
@@ -169,7 +170,8 @@ fn a_known_loss_is_reported_once() {
     assert_eq!(ends(&mut core), [Removal::Confirmed]);
 }
 
-/// Fails if a loss is reported to a call that never held the lock.
+/// The removal after an abandoned acquire finds no lock, because the call never got it. Fails if
+/// the core reports a loss.
 #[test]
 fn an_abandoned_acquire_reports_no_loss() {
     let mut core = core();
@@ -219,8 +221,8 @@ fn a_possibly_expired_lock_is_not_missed() {
     }
 }
 
-/// Fails if a try with a permanent error counts as not carried out. The error may come from the
-/// middle of a script.
+/// The first try of a removal fails with a permanent error, and the second try finds no lock. Fails
+/// if the core reports a loss, although the first try may have removed the lock.
 #[test]
 fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     let mut core = core();
@@ -240,7 +242,8 @@ fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// Fails if the lock is not kept when the body returns after the signal of a loss.
+/// A body returns after its caller was notified of a lost lease. Fails if its release does not
+/// request the store to keep the lock.
 #[test]
 fn a_lock_is_kept_for_a_late_body() {
     let mut core = core();

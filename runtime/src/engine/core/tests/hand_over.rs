@@ -75,8 +75,8 @@ fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
     next && core.take_requests(now).is_empty()
 }
 
-/// Fails if the hand-overs end too early. Also fails if they go on for too long while another
-/// process waits, or without reserved fences.
+/// Forty calls of one process wait for a lock with 20 reserved fences. Fails if the lock is not
+/// handed over 20 times, or 16 times after another process begins to wait, whichever is less.
 #[test]
 fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
@@ -99,7 +99,8 @@ fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     }
 }
 
-/// Fails if a lock that a transaction may hold is handed over without a request to the store.
+/// Fails if a lock is handed over inside the process although a database transaction may still hold
+/// it after the call.
 #[test]
 fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
     let mut core = core();
@@ -124,7 +125,7 @@ fn an_unsettled_lock_is_not_handed_over() {
     assert!(hands_over(&mut core, 1, START + TTL / 3));
     assert!(!hands_over(&mut core, 2, START + TTL / 2));
 
-    // The server may carry out an acquire later although its reply was lost.
+    // The reply to the first acquire was lost, so the server may still carry it out later.
     let mut core = self::core();
     enter(&mut core, 1, HOUR, START);
     enter(&mut core, 2, HOUR, START);
@@ -192,8 +193,9 @@ fn waiting(core: &mut Core) -> TicketId {
     id
 }
 
-/// Fails if a process keeps its place although no call waits, or gives up a place that it does not
-/// have. Also fails if the core is idle before the store has answered that request.
+/// Fails if a process keeps its place in the store's queue although no call waits, or gives up a
+/// place that it does not have. Also fails if the core is idle before the store has answered the
+/// request to leave the queue.
 #[test]
 fn a_place_in_the_queue_is_given_up_once() {
     let mut core = core();
@@ -224,7 +226,8 @@ fn a_place_in_the_queue_is_given_up_once() {
     assert!(silent(&mut core, START), "it never had a place");
 }
 
-/// Fails if the process keeps a key that the store has reserved for it although no call waits.
+/// The store has reserved a key for this process. Fails if the process does not give up this turn,
+/// although none of its calls waits for the key.
 #[test]
 fn an_unused_turn_is_given_up() {
     let mut core = core();
@@ -232,8 +235,8 @@ fn an_unused_turn_is_given_up() {
     assert_eq!(leaves(&core.take_requests(START)), 1);
 }
 
-/// Fails if a hand-over by the store is missed because the answer to an earlier acquire came after
-/// the store's message.
+/// This process gets the message that the store has reserved the key for it, and then the answer
+/// "held" to an earlier acquire. Fails if the process does not ask again at once.
 #[test]
 fn a_turn_is_not_lost_behind_an_earlier_answer() {
     let mut core = core();

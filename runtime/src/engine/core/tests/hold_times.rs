@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const CREATE: SiteId = SiteId(7);
 const CANCEL: SiteId = SiteId(8);
 
-/// Parameters of a single try by the call site `site`.
+/// Returns the parameters of a call at `site`, which tries once and has a watchdog.
 fn call(site: SiteId, number: u64) -> Acquire {
     Acquire {
         site,
@@ -176,8 +176,8 @@ fn retry_after_has_a_minimum() {
     }
 }
 
-/// Fails if `retry_after` is wrong while no hold time is known. It is the remaining lease, but with
-/// a watchdog at most one second.
+/// Fails if `retry_after` is wrong while no hold time is known. It must be the remaining lease, but
+/// at most one second if the lock has a watchdog.
 #[test]
 fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();
@@ -247,7 +247,8 @@ fn the_mean_follows_the_hold_times() {
     assert!(again < 2 * WORK, "{again:?}");
 }
 
-/// Fails if the estimate does not include the `cooldown`.
+/// Fails if `retry_after` does not include the `cooldown`, for which the lock stays taken after the
+/// body.
 #[test]
 fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let holding = |number| Acquire {

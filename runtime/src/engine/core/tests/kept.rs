@@ -30,7 +30,7 @@ fn with_reserve() -> Result<Reply, Failure> {
     })
 }
 
-/// Returns the time for which the one request sent now keeps the lock.
+/// Returns the time for which the only request sent now keeps the lock. It must be a removal.
 #[track_caller]
 fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
     match &core.take_requests(now)[..] {
@@ -42,7 +42,8 @@ fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
     }
 }
 
-/// Fails if a lock is free too early or too late after a release or a drop.
+/// A lock must stay taken until a fixed time. Fails if its release, or the drop of its call, keeps
+/// it for a shorter or longer time.
 #[test]
 fn a_kept_lock_stays_after_any_end() {
     type End = fn(&mut Core, TicketId, Instant);
@@ -65,7 +66,8 @@ fn a_kept_lock_stays_after_any_end() {
     }
 }
 
-/// Fails if a call dropped after the loss of its lease leaves the lock free.
+/// A lock must stay taken for longer than its lost lease. Fails if the removal after the drop of
+/// its call leaves the key free.
 #[test]
 fn a_lost_lock_stays_kept_in_the_store() {
     let (mut core, id) = held_until(None, START + 2 * TTL);

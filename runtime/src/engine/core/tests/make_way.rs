@@ -131,7 +131,8 @@ impl Process {
     }
 }
 
-/// Fails if a process uses a key for longer than [`AFTER`] without a pause, or pauses too early.
+/// Calls of one process use a key without a break. Fails if the process does not leave the key free
+/// after exactly [`AFTER`], each time.
 #[test]
 fn the_key_is_left_free_periodically() {
     let mut process = Process::new(AFTER);
@@ -149,8 +150,8 @@ fn the_key_is_left_free_periodically() {
     assert_eq!(process.until_it_makes_way(), Some(AFTER));
 }
 
-/// Fails if the key is left free after fewer than `OFTEN` long calls, or is not left free after
-/// `OFTEN` of them.
+/// Each call holds the key for longer than [`AFTER`]. Fails if the key is left free after fewer
+/// than `OFTEN` of these calls, or is not left free after `OFTEN` of them.
 #[test]
 fn long_sections_make_way_after_several_of_them() {
     let mut process = Process::new(AFTER);
@@ -168,8 +169,8 @@ fn zero_disables_making_way() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
-/// Fails if a call requests the key during the pause. Also fails if a refused single try does not
-/// get the rest of the pause as `retry_after`.
+/// Fails if a call requests the key in the pause during which the key is left free for other
+/// clients. Also fails if a refused single try does not get the rest of the pause as `retry_after`.
 #[test]
 fn no_call_of_this_process_takes_the_key_in_a_pause() {
     let mut process = Process::new(AFTER);
@@ -195,7 +196,8 @@ fn no_call_of_this_process_takes_the_key_in_a_pause() {
     process.goes_on();
 }
 
-/// Fails if a release that keeps the key for a while also leaves it free for other clients.
+/// The key has been in use for long enough to make way. Fails if a release that must keep the key
+/// taken for a while also asks the store to leave the key free.
 #[test]
 fn a_kept_lock_does_not_count_as_making_way() {
     let mut process = Process::new(AFTER);

@@ -23,7 +23,7 @@ fn replaying(number: u64, wait: Duration, fingerprint: Option<Fingerprint>) -> A
     }
 }
 
-/// Returns the one request sent now, which must be a recall.
+/// Returns the id of the only request sent now, which must be a recall.
 #[track_caller]
 fn recalls(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -34,8 +34,9 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if each `replay` call of a process sends its own request. Also fails if a call without
-/// `replay` gets the result, or does not request the lock afterwards, which may be free.
+/// Several calls of one process wait, and the store answers the first one with a kept result. Fails
+/// if this answer does not serve all `replay` calls. Also fails if a call without `replay` gets the
+/// result, or does not request the lock afterwards.
 #[test]
 fn one_answer_serves_all_replay_calls() {
     let mut core = core();
@@ -62,8 +63,8 @@ fn one_answer_serves_all_replay_calls() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, plain)));
 }
 
-/// Fails if the result of one function answers a waiting call of another function, or if the other
-/// call never asks.
+/// `replay` calls of two functions wait for one key. Fails if the kept result of one function
+/// answers the call of the other, or if that call never asks the store.
 #[test]
 fn an_answer_serves_one_function() {
     let mut core = core();
@@ -106,8 +107,8 @@ fn an_answered_call_leaves_the_queue() {
     assert!(core.is_idle() && core.queues.is_empty());
 }
 
-/// Fails if a repeated release does not store the result, or if a lock with a result is handed over
-/// inside the process.
+/// A release also stores a result. Fails if the release, or its repetition after a time without an
+/// answer, lacks the result. Also fails if the lock is handed over inside the process.
 #[test]
 fn a_result_is_sent_with_the_release() {
     let mut core = core();
@@ -160,7 +161,7 @@ fn given_away(core: &mut Core) -> Adoption {
     }
 }
 
-/// Returns the one request sent now, which must be an adoption.
+/// Returns the id of the only request sent now, which must be an adoption.
 #[track_caller]
 fn adopts(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {

@@ -37,7 +37,7 @@ fn go_on(core: &mut Core) -> Instant {
 /// Moves the time to the first renewal.
 fn first_due(core: &mut Core) -> Instant {
     loop {
-        // Passes over the timers set before the grants, which are due earlier.
+        // The timers set before the grants are due earlier, and send no requests.
         let due = go_on(core);
         if core.has_requests() {
             return due;
@@ -45,7 +45,7 @@ fn first_due(core: &mut Core) -> Instant {
     }
 }
 
-/// Returns the one request sent now, which must renew all three leases.
+/// Returns the id of the only request sent now, which must renew all three leases.
 #[track_caller]
 fn renewal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -95,7 +95,8 @@ fn unanswered_renewals_are_repeated_and_leases_end() {
     assert_eq!(often, 3, "{again:?}");
 }
 
-/// Fails if a lease counts as lost again when a repeated renewal is answered.
+/// An unanswered renewal is repeated, and then all answers report the leases as lost. Fails if one
+/// lease counts as lost more than once.
 #[test]
 fn a_lost_lease_counts_once() {
     let mut core = holding();
@@ -151,7 +152,8 @@ fn a_new_connection_repeats_unanswered_renewals_at_once() {
     renewal(&mut core, later);
 }
 
-/// Fails if a lock released during a renewal is extended or lost by the answer to that renewal.
+/// A lock is released during its renewal, and the answer then reports the lock as gone. Fails if
+/// the core signals a loss, or does not extend the other leases.
 #[test]
 fn a_lock_released_during_its_renewal_stays_released() {
     let mut core = holding();

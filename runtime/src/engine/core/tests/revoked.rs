@@ -26,7 +26,8 @@ fn is_lost(signals: &[Signal], id: TicketId) -> bool {
     *signals == [Signal::TakenAway(id), Signal::Lost(id)]
 }
 
-/// Fails if the holder is not notified exactly once, or if its release does not remove the key.
+/// The store reports that a held lock was taken away by force. Fails if the holder is not notified
+/// exactly once, or if its release does not remove the key.
 #[test]
 fn a_revoked_holder_is_notified_and_releases_the_key() {
     let (mut core, id, half) = holding();
@@ -40,7 +41,8 @@ fn a_revoked_holder_is_notified_and_releases_the_key() {
     assert_eq!(releases(&core.take_requests(START)), 1);
 }
 
-/// Fails if a late message ends the lease of another acquisition, or of another key.
+/// The store reports that a lock was taken away by force. Fails if the report ends a lease with
+/// another token or of another key, or affects a lock after its release.
 #[test]
 fn a_revocation_does_not_affect_other_leases() {
     let (mut core, id, half) = holding();

@@ -1,4 +1,4 @@
-//! The model's server, its only connection, and the store that uses them.
+//! The simulated server of the models, its only connection, and the store that uses both.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -24,8 +24,8 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Request>,
     replies: VecDeque<(OpId, Reply)>,
     pub(super) held: HashMap<String, Token>,
-    /// Number of replies, plus one after the store is dropped. A listener compares it with the
-    /// number that it saw last.
+    /// Number of replies so far, plus one after the store is dropped. A listener has input to read
+    /// if this number has grown since its last poll.
     events: u64,
     /// True if a listener, and not the keeper, waits for replies.
     listener: bool,

@@ -18,7 +18,7 @@ impl EngineState {
         self.store.absence(&acquire.key)
     }
 
-    /// Takes or adopts a lock, unless the call tries once and the store is away.
+    /// Acquires or adopts a lock. Refuses a call that tries once, if the store is away.
     pub(super) fn acquire(
         &mut self,
         id: TicketId,
@@ -33,14 +33,15 @@ impl EngineState {
         }
     }
 
-    /// Takes the locks of one call with one request, unless the store is away for one of the keys.
+    /// Acquires the locks of one call with one request. If the store is away for one of the keys,
+    /// refuses the call. A call that can wait is instead asked to acquire its locks individually.
     pub(super) fn acquire_each(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,
         wait: Duration,
         now: Instant,
     ) {
-        // Each acquire in `acquires` tries once, even if the call waits.
+        // Each acquire in `acquires` tries once: only `wait` has the waiting time of the call.
         let absence = acquires
             .iter()
             .find_map(|(_, acquire)| self.absence(acquire));
@@ -57,7 +58,8 @@ impl EngineState {
         }
     }
 
-    /// Ends the calls that try once and need a part of the store that has gone away.
+    /// Ends the pending calls that try once, if the store has gone away. A store of several servers
+    /// may have gone away only for some keys.
     pub(super) fn gone_away(&mut self, now: Instant) {
         if seeded!(AbsenceIgnored) {
             return;

@@ -136,15 +136,15 @@ impl EngineState {
     }
 
     fn listener_ended(&mut self, listener: ListenerId) {
-        // Collected requests must no longer wait for this listener.
+        // The collected requests must not wait for this listener, which can no longer send them.
         self.traffic.gathered();
         if self.lanes.end(listener) && !seeded!(ListenerEndUnnoticed) {
             self.store_waker.hand_over();
         }
     }
 
-    /// Takes note of the calls whose commands a stopping engine does not execute.
-    /// [`stop`](Self::stop) must be called next, and notifies them.
+    /// Registers the calls of `commands`, which a stopping engine does not execute. The caller must
+    /// call [`stop`](Self::stop) next, which notifies these calls.
     pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
@@ -186,7 +186,7 @@ impl EngineState {
     }
 }
 
-/// Store of a stopped engine.
+/// Placeholder for the store of a stopped engine. It ignores requests and has no events.
 struct Gone;
 
 impl LockStore for Gone {

@@ -1,13 +1,13 @@
-//! Storage for the value of a body whose result is kept.
+//! Access to the value of a body, for `replay`.
 
 use super::{Framed, Owned};
 
-/// The JSON of a value, or the reason why it has none.
+/// JSON of a body's value, or the reason why the value cannot be kept as JSON.
 pub(crate) type Json = Result<String, String>;
 
-/// Storage for the value of a body.
+/// A body that stores its value.
 pub(crate) trait Slot<T> {
-    /// Applies `look` to the value, if there is one.
+    /// Applies `look` to the value. Returns none if the body has no value yet.
     fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R>;
 
     /// Sets the value, as if the body had returned it.

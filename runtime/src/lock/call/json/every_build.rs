@@ -1,5 +1,5 @@
-//! Fixed texts of requests and results, as stores keep them. Every build must produce these texts,
-//! with any features of `serde_json`.
+//! Tests with fixed JSON texts: those of requests, from which fingerprints are computed, and those
+//! of kept results. Every build must produce the same texts, with any features of `serde_json`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ fn order() -> Order {
 }
 
 /// Fails unless `serde_json` has the features `preserve_order` and `arbitrary_precision`.
-/// `scripts/check` runs these tests in a build with both features.
+/// `scripts/check` runs the tests of this file in a build with both features.
 #[test]
 #[ignore = "needs features of serde_json: `scripts/check` runs it"]
 fn this_build_has_other_features() {
@@ -42,7 +42,8 @@ fn this_build_has_other_features() {
     assert_eq!(value.to_string(), r#"{"b":1.50,"a":0}"#);
 }
 
-/// Fails if the features of `serde_json` change the text of a request.
+/// Fails if a build with other features of `serde_json` computes fingerprints from another text of
+/// the same request.
 #[test]
 fn requests_are_the_same_in_every_build() {
     let body = r#"{"z": 1.50, "a": {"d": 1e2, "c": [100, 1.0, -0.0, 1e20]}, "b": 0.1}"#;
@@ -66,7 +67,8 @@ fn is_request(request: &impl Serialize, text: &str) {
     assert_eq!(canonical(&json), text);
 }
 
-/// Fails if the features of `serde_json` change which results are kept, or how they are read.
+/// Fails if a build with other features of `serde_json` keeps other results, or reads another value
+/// from a kept result.
 #[test]
 fn results_are_the_same_in_every_build() {
     let text = r#"{"z":340282366920938463463374607431768211455,"a":0.1,"price":1e+21}"#;
@@ -86,8 +88,8 @@ fn results_are_the_same_in_every_build() {
         is_read(&json, &value);
     }
     checked(&order()).expect("every build reads it");
-    // A build that reads these numbers exactly must not keep them, because a build without
-    // `arbitrary_precision` reads other numbers, or none.
+    // A build with `arbitrary_precision` reads these numbers exactly, but must not keep them. A
+    // build without this feature would read other numbers from the kept text, or none.
     for number in [
         "123456789012345678901234567890",
         "0.12345678901234567890",

@@ -70,7 +70,6 @@ impl Batcher {
         }
     }
 
-    /// Adds the next request.
     pub(crate) fn add(&mut self, request: InFlight) {
         match &request.op {
             _ if request.flags.alone || self.is_single => {
@@ -155,8 +154,9 @@ impl Side {
     fn close(&mut self, closed: &mut Batches) {
         if !self.batch.is_empty() {
             let mut batch = mem::take(&mut self.batch);
-            // Sorted, because the script gets equal conditions only once for each group of adjacent
-            // requests. Usually, all requests have the same conditions.
+            // Sorts the requests, so that requests with equal conditions are adjacent: the script
+            // gets the conditions once for such a group. Usually, all requests have the same
+            // conditions.
             if !batch.is_sorted_by_key(|request| Conditions::of(&request.op)) {
                 batch.sort_by_key(|request| Conditions::of(&request.op));
             }

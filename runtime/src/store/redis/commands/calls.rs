@@ -61,9 +61,9 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The queue's key may be on another node, but the script requires one. So it gets the
-        // shares' key in its place. That key has another type, so the script treats it as an empty
-        // queue.
+        // The script requires the key of a queue, but while a slot moves, that key may be on
+        // another node. So the script gets the key of the shares instead. Its value has another
+        // type, so the script treats it as an empty queue.
         [
             Op::Keep {
                 renewals,
@@ -146,7 +146,7 @@ fn join(take: &Take, limit: u32, names: &KeyNames, listening: bool, out: &mut Ou
         .arg(names.owner(take.function));
 }
 
-/// Adds each lock, followed by its queue if locks have queues.
+/// Adds the key of each lock, followed by the key of its queue if locks have queues.
 fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     for op in ops {
         for key in op.keys() {
@@ -251,8 +251,8 @@ fn release_one(give: &Give, names: &KeyNames, out: &mut Outgoing) {
     command.arg(names.channels()).arg(names.make_way_after());
 }
 
-/// Adds the time for which a release keeps the lock: empty if it removes the lock, `0` if it leaves
-/// the lock free for clients that do not use the queue.
+/// Adds the time for which a release keeps the lock: empty for a release that removes the lock, `0`
+/// for one that leaves the lock free for clients that do not use the queue.
 fn kept_for(command: &mut Command<'_>, keep: Option<Duration>, makes_way: bool) {
     match keep {
         Some(keep) => command.arg(millis(keep)),

@@ -137,8 +137,8 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     )
 }
 
-/// Returns the code of the error inside a script. Some versions of Redis report it in the details
-/// of another error.
+/// Returns the error code of a command inside a script. Some versions of Redis report this code
+/// only in the details of an error with the code `ERR`.
 pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     if code != "ERR" {
         return code;
@@ -251,7 +251,8 @@ fn first_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Fails if an error in the middle of a script is reported as if nothing had been executed.
+    /// A command in the middle of a script fails, after earlier commands may have changed
+    /// something. Fails if this failure counts as not executed.
     #[test]
     fn only_certain_failures_count_as_not_executed() {
         let of_7 =

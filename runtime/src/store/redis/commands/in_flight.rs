@@ -25,8 +25,8 @@ impl InFlight {
                 ordered: self.ordered,
             },
             // A process that does not listen is not notified of waiting processes. It must
-            // therefore assume that others wait (`wanted`), so that it does not hand the lock over
-            // among its calls for too long.
+            // therefore assume that other processes wait (`wanted`). Otherwise, it could hand the
+            // lock over among its own calls for too long.
             Reply::Acquired {
                 fence,
                 reserved_fences,

@@ -29,7 +29,7 @@ pub(crate) struct KeyNames {
     shares: String,
     results: String,
     channels: String,
-    /// In a cluster, a slot of the node for which these names are used.
+    /// In a cluster, one of the slots of the node for which these names are used.
     slot: Option<u16>,
     /// True if locks have auxiliary keys, such as a queue and a fence counter.
     auxiliary_keys: bool,
@@ -194,7 +194,7 @@ impl KeyNames {
         [self.channels.as_str(), &self.process].concat()
     }
 
-    /// Returns a key for a trial of the scripts.
+    /// Returns the key of the trial lock with which a check runs the scripts.
     pub(crate) fn trial(&self, token: Token) -> String {
         let token = token.hex();
         match self.slot {
@@ -314,9 +314,10 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the name of a lock's key can equal a key that leasehold keeps beside another
-        /// lock, in any namespace: its queue, its shares, the fence counter, a result, or the key
-        /// of a check. A lock with such a name would overwrite a counter, or delete a held lock.
+        /// Fails if the key of a lock can equal an auxiliary key of another lock, in any namespace.
+        /// Auxiliary keys are those of the queue, the shares, the fence counter, the results and a
+        /// check. Taking or releasing a lock with such a key would overwrite or delete data of the
+        /// other lock.
         #[test]
         fn no_lock_key_is_a_companion_key_of_another_lock(
             namespace in of_own_words(),

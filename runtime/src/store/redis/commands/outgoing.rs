@@ -14,12 +14,13 @@ const KEPT: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
-    /// The number of commands since [`take_count`](Self::take_count).
+    /// Number of commands since the last call of [`take_count`](Self::take_count).
     count: usize,
     /// The arguments of the unfinished command. In the protocol their number precedes them, and it
     /// is known only after the last argument.
     args: Vec<u8>,
-    /// True if scripts are called by their source.
+    /// True if each call of a script carries the script's source (`EVAL`), instead of its hash
+    /// (`EVALSHA`).
     pub(crate) by_source: bool,
 }
 
@@ -142,7 +143,7 @@ impl Drop for Argument<'_> {
 
 /// Writes the kind of the next element, and the element's length.
 fn header(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // A shortcut: nearly all lengths have one digit or two.
+    // The first two arms are a shortcut: nearly all lengths have one digit or two.
     match u8::try_from(length) {
         Ok(ones @ ..10) => out.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
         Ok(short @ ..100) => {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the bytes differ from those of the crate `redis`.
+        /// Fails if a command is encoded in other bytes than by the crate `redis`.
         #[test]
         fn commands_are_encoded_like_in_the_redis_crate(
             commands in prop::collection::vec(
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Fails if a script is called by its hash when it must be called by its source.
+    /// Fails if `by_source` is set and a script is called by its hash, or the other way round.
     #[test]
     fn a_script_can_be_sent_by_its_source() {
         for (by_source, name, script) in [

@@ -11,7 +11,7 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
 }
 
-/// Redirect of a request: the node that must get it instead.
+/// Redirect of a request: the node to which the request must be sent instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
@@ -25,7 +25,8 @@ pub(crate) struct Redirect {
 /// a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// True if no other request may share the script, because the server refused such a script.
+    /// True if the request must be sent in its own script, because the server refused a script that
+    /// served it together with other requests.
     pub(crate) alone: bool,
     /// True if the request must be preceded by `ASKING`: the node then serves it although the slot
     /// is still moving to that node.
@@ -51,8 +52,8 @@ impl Redirect {
         let slot = words.next()?.parse().ok()?;
         // The port follows the last colon, because an IPv6 address contains colons, too.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // The answering node does not have the host name of the other node. The request then fails,
-        // and the store reads the cluster's slot map, which may contain one.
+        // A `?` means that the answering node does not know the host of the other node. The request
+        // then fails, and the store reads the cluster's slot map, which may contain the host.
         if host == "?" {
             return None;
         }

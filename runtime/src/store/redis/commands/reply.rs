@@ -143,7 +143,8 @@ fn acquired(value: &Value) -> Option<Reply> {
             wanted: Some(integer(waiting)? > 0),
         }),
         [code, left, queued, owner @ ..] if integer(code)? == 0 => Some(Reply::Held {
-            // Negative if the key has just expired, or has no ttl because another library set it.
+            // The script returns a negative time if the key has just expired, or has no ttl because
+            // another library set it.
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),
@@ -337,8 +338,8 @@ mod tests {
         assert_eq!(failure.code(), "protocol");
     }
 
-    /// Fails if the refusal of one renewal is dropped because its text is unreadable. Each later
-    /// answer would then belong to the wrong lock.
+    /// The server refuses one of several renewals, with an unreadable text. Fails if this answer is
+    /// left out of the outcomes: each later outcome would then count for the wrong lock.
     #[test]
     fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {

@@ -74,8 +74,8 @@ pub(crate) fn is_refused(answer: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Fails if one loss of the scripts counts as two, because requests from before the reload are
-    /// answered after the reload has begun.
+    /// The server loses its scripts once. Several requests sent before the reload are refused only
+    /// after it has begun. Fails if these refusals count as a second loss.
     #[test]
     fn requests_sent_before_a_reload_do_not_count() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
@@ -100,8 +100,8 @@ mod tests {
         assert!(memory.by_source(later));
     }
 
-    /// Fails if the client keeps sending `EVAL` for a user without that permission. No request
-    /// would succeed again.
+    /// The user may not send `EVAL`. Fails if the client sends `EVAL` again after the refusal: all
+    /// further requests would fail.
     #[test]
     fn a_user_without_eval_keeps_loading_the_scripts() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());

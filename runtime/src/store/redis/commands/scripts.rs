@@ -8,13 +8,13 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 use super::failure;
 use crate::store::Failure;
 
-/// A script, as it is sent to the server.
+/// A script that runs on the server.
 pub(crate) struct LuaScript {
-    /// The files with comments and indentation.
+    /// The source, with comments and indentation.
     #[cfg(test)]
     pub(crate) code: &'static str,
     pub(crate) script: Script,
-    /// The files without comments and indentation.
+    /// The source as sent, without comments and indentation.
     pub(crate) text: String,
 }
 

@@ -20,9 +20,9 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
 
 /// Reads the answers for the keys of a list, one at a time.
 ///
-/// A key that this client may not read is shown as a foreign lock, like one of other software. So
-/// the other locks can still be listed. If the client may read none of the keys, the list fails, to
-/// report the missing permission.
+/// A key that this client may not read is shown as a foreign lock, like a lock taken by other
+/// software. So the remaining locks can still be listed. If the client may read none of the keys,
+/// the list fails, to report the missing permission.
 pub(crate) struct List {
     reads_some: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Stands for a lock whose key this client may not read.
+    /// Placeholder for a lock whose key this client may not read.
     const FOREIGN: Self = Self {
         now: SystemTime::UNIX_EPOCH,
         value: Some(b"?"),
@@ -135,8 +135,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Reads the holder of a share. The values are unverified: any client can write any member and
-/// score.
+/// Reads the holder of a share. Nothing in the answer is trusted, because any client can write any
+/// member and any score into the set of shares.
 fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     let [Value::BulkString(member), ends, record] = array(share)? else {
         return None;

@@ -74,7 +74,7 @@ impl RedisSource {
             Action::TakeAway => &scripts::TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
-        // The script is loaded each time, because the server may have lost it.
+        // The pipeline loads the script each time, because the server may have lost it.
         questions.add_command(script.load());
         for key in keys {
             if self.names.in_cluster() {
@@ -162,7 +162,8 @@ impl RedisSource {
         questions: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let mut questions = questions.clone();
-        // A former master would show outdated locks, so its role is checked in the same pipeline.
+        // A former master would show outdated locks, so the same pipeline also queries the server's
+        // role.
         let fails_over = self.master.fails_over();
         if fails_over {
             questions.add_command(cmd("INFO").arg("replication").to_owned());

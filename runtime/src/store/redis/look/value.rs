@@ -29,8 +29,9 @@ pub(crate) enum Written<'a> {
 /// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence. On a node of a quorum, the time of the acquisition in microseconds. In the queue's
-    /// record of a waiting process, the time since which it waits.
+    /// In a lock's value, its fence; on a node of a quorum, the time of the acquisition in
+    /// microseconds. In the record of a waiting process, the time since which the process waits, in
+    /// microseconds.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }

@@ -53,8 +53,8 @@ pub(crate) struct RedisStore {
     /// Elapses when the store must connect, or must check whether the current connection is silent.
     timer: Pin<Box<Sleep>>,
     relogin: Relogin,
-    /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
-    /// for its end.
+    /// True while the first attempt to connect is under way. Requests that arrive during the
+    /// attempt wait for its end.
     opening: bool,
     last_generation: Generation,
     /// The connection on which each pending acquire was sent. A failed acquire that may have been
@@ -108,7 +108,8 @@ impl RedisStore {
         let connected = match opened {
             Ok(mut opened) => {
                 let (address, names) = (&store.address, &store.names);
-                // A failed check is not logged, because the first call will report the problem.
+                // A failed check is not logged, because the first call of the program will report
+                // the problem.
                 if let Ok(report) = check::examine(&mut opened, address, names, options).await {
                     report.log();
                 }
@@ -242,8 +243,8 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Notices the end of a connection without pending exchanges. If there are some, their
-        // failure shows the end.
+        // Detects the end of a connection on which no exchange is pending. If exchanges are
+        // pending, they fail, which shows the end.
         let ended = self
             .connection
             .as_ref()

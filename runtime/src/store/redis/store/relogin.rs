@@ -1,4 +1,4 @@
-//! Logging in again on the open connection, before its credentials end.
+//! Logins on the open connection with new credentials, before the present ones expire.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -40,8 +40,8 @@ impl RedisStore {
         self.relogin.at.filter(|_| self.connection.is_some())
     }
 
-    /// Gets new credentials if they are due, and logs in with them. Returns true if a login was
-    /// written.
+    /// Gets new credentials if they are due, and logs in with them. Returns true if it wrote the
+    /// command for a login.
     pub(super) fn poll_relogin(&mut self, cx: &mut Context<'_>) -> bool {
         if self.relogin_due().is_some_and(|at| at <= Instant::now()) {
             let asking = self.address.clone().access(self.io_timeout);

@@ -81,8 +81,8 @@ impl RedisStore {
         }
     }
 
-    /// Sends a removal also on the retired connection on which its acquire was sent. If the server
-    /// reads that acquire late, it then reads the removal after it.
+    /// Sends a removal also on the retired connection on which its acquire was sent. Even if the
+    /// server reads that acquire late, it then reads the removal after the acquire.
     fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
@@ -220,8 +220,8 @@ impl RedisStore {
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
-        // An acquire that failed but may have been carried out stays in `acquires`. The entry later
-        // shows on which connection its removal must also be sent.
+        // An acquire that failed but may have been carried out stays in `acquires`. Its entry later
+        // shows on which connection the removal of the key must also be sent.
         if !matches!(&result, Err(failure) if failure.executed) {
             self.acquires.remove(&id);
         }

@@ -21,22 +21,25 @@ pub(crate) struct OpenedConnection {
     /// True if the server can send messages on this connection without a request (RESP3).
     pub(crate) has_pushes: bool,
     pub(crate) round_trip: Duration,
-    /// The server's role when the connection was opened, if the user may read it.
+    /// The server's role (master or replica) when the connection was opened. `None` if the user may
+    /// not run `INFO`.
     pub(crate) role: Option<Role>,
     /// The server's `INFO` when the connection was opened.
     pub(crate) info: Option<Info>,
-    /// The server's host, if other parties on the network can read this connection.
+    /// The server's host, if the connection leaves this machine without encryption, so that others
+    /// on the network can read it.
     pub(crate) readable: Option<String>,
-    /// True if messages to this process arrive on this connection.
+    /// True if this connection is subscribed to the channel on which other processes notify this
+    /// process.
     pub(crate) listening: bool,
     /// Time at which the connection logs in again, with new credentials.
     pub(crate) renew_login_at: Option<Instant>,
 }
 
 impl OpenedConnection {
-    /// Subscribes to `channel` and tries to publish to it. If the server does not permit both, or
-    /// supports only RESP2, this process is not notified when it may take a lock. It then repeats
-    /// its requests from time to time.
+    /// Subscribes to `channel`, and tests the permission to publish to it. If the server refuses
+    /// either, or supports only RESP2, waiting calls are not notified of a free lock. They repeat
+    /// their requests from time to time instead.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if !self.has_pushes {
             return;
@@ -59,8 +62,8 @@ impl OpenedConnection {
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
         self.do_one(cmd("SUBSCRIBE").arg(channel)).await?;
-        // Tests the permission to publish, with an empty message. Without it, the process could not
-        // notify the holder of a lock that it waits for.
+        // Tests the permission to publish, with an empty message. Without this permission, this
+        // process could not notify the holder of a lock when it begins to wait for that lock.
         self.do_one(cmd("PUBLISH").arg(channel).arg("")).await
     }
 
@@ -171,7 +174,8 @@ impl Server {
         })
     }
 
-    /// Returns the failure for `error`, with the server's address, and the user of a refused login.
+    /// Returns the failure for `error`. Its text contains the server's address and, if the server
+    /// refused the login, the user.
     fn failed(&self, error: &RedisError, access: &Access) -> Failure {
         self.located(&access.refused(failure::broken(error)))
     }
@@ -180,7 +184,8 @@ impl Server {
         let LockError::Unavailable { source } = &failure.error else {
             return failure.clone();
         };
-        // Only set-up commands were sent, so no request can have been carried out.
+        // The engine's requests are sent only after the set-up of the connection, so the server
+        // cannot have carried out any of them.
         Failure::unavailable(
             source.code(),
             format!("{self}: {source}"),

@@ -1,4 +1,5 @@
-//! One connection with its pending exchanges. Determines how long it may stay silent.
+//! An open connection, with the sent commands that have no answer yet. Determines how long the
+//! connection may stay silent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,19 +20,20 @@ use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 use crate::store::socket::Wire;
 
-/// Minimum silence before a connection is replaced, even with very short leases. A server on a busy
-/// machine is silent for this long now and then.
+/// Minimum silence before a connection is replaced, even with very short leases. Even a working
+/// server is sometimes silent for almost this long, if its machine is busy.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// On a slow network, a connection counts as silent only after this many of its round trips.
 const PATIENT_ROUND_TRIPS: u32 = 3;
 
-/// A connection that is idle for this long is tested. Firewalls drop idle connections without
-/// notifying either end, and the next call should not be the first to notice.
+/// Idle time after which a connection is tested. Firewalls drop idle connections without notifying
+/// either end. The test detects a dropped connection before the next call needs it.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Minimum time before a replaced connection gives up a request. The engine has retried the request
-/// long before, but a late answer can still show the outcome of the earlier attempt.
+/// Minimum time for which a replaced connection waits for the answers to its requests. The engine
+/// retries these requests much earlier, but a late answer still shows the outcome of the earlier
+/// attempt.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Number of a connection of this store. Each new connection gets the next number.
@@ -42,7 +44,8 @@ pub(crate) struct Connection {
     pub(crate) generation: Generation,
     /// The server's `INFO` when the connection was opened.
     pub(crate) info: Option<Info>,
-    /// True if messages to this process arrive on this connection.
+    /// True if this connection is subscribed to the channel on which other processes notify this
+    /// process.
     pub(crate) listening: bool,
     line: Line,
     /// Pending exchanges, oldest first.
@@ -59,8 +62,9 @@ pub(crate) struct Connection {
     memory: ScriptSources,
 }
 
-/// Returns the answers of a pipeline without the answers to `ASKING`. If the server refuses an
-/// `ASKING`, it also refuses the request after it.
+/// Returns the answers to the requests of a pipeline. Drops the answers to `ASKING`, a command that
+/// precedes some requests in a Redis cluster. If the server refuses an `ASKING`, it also refuses
+/// the request after it, so no refusal is lost.
 pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> {
     let asked = |batch: &Batch| batch.iter().any(|request| request.flags.asking);
     if !batches.iter().any(asked) {
@@ -80,7 +84,7 @@ pub(crate) struct Stamp {
     pub(crate) generation: Generation,
     /// The pipeline's number on its connection.
     number: u64,
-    /// True if the pipeline carries the source of its scripts.
+    /// True if the pipeline contains the source of its scripts (`EVAL`) instead of their hashes.
     pub(crate) by_source: bool,
 }
 
@@ -96,8 +100,8 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// Latest time for the answers. It is lowered to the deadline of a later exchange, if that is
-    /// earlier: answers come in order, so the later ones are in time only if the earlier ones are.
+    /// Time until which the answers must arrive. A later exchange with an earlier deadline lowers
+    /// this deadline to its own, because the server answers in order.
     deadline: Instant,
 }
 
@@ -108,13 +112,14 @@ pub(crate) enum Content {
     Scripts,
     /// A login with new credentials.
     Login(Box<Access>),
-    /// A command whose answer only shows that the server answers.
+    /// A `PING`, or a removal sent again on a replaced connection. The content of the answer does
+    /// not matter.
     Other,
 }
 
 impl Connection {
-    /// Takes an opened connection into use. If its round trips are slow, it extends the patience of
-    /// requests, to `slowest` at most.
+    /// Takes an opened connection into use. If its round trips are slow, a request may stay
+    /// unanswered for longer than its patience, up to `slowest`.
     pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
@@ -137,7 +142,7 @@ impl Connection {
         self.line.wire()
     }
 
-    /// True if the connection has ended, and nothing is pending on it.
+    /// True if the connection has ended, and no exchange is pending on it.
     pub(crate) fn has_ended(&self) -> bool {
         self.line.has_ended() && self.is_quiet()
     }
@@ -182,7 +187,7 @@ impl Connection {
         self.line.take_push()
     }
 
-    /// Returns the time at which the oldest exchange is given up, at the latest.
+    /// Returns the latest time at which the oldest exchange is given up.
     pub(crate) fn gives_up_at(&self) -> Option<Instant> {
         let oldest = self.under_way.front()?;
         Some(oldest.sent_at + DRAIN.max(self.slowest))
@@ -243,15 +248,15 @@ impl Connection {
         }
     }
 
-    /// Records that the server did not find a script. Loads the scripts again, unless further
-    /// requests will carry the source.
+    /// Records that the server did not find a script. Loads the scripts again if necessary. If the
+    /// server has lost them again after a load, further requests contain the source instead.
     pub(crate) fn missed_script(&mut self, stamp: Stamp, patience: Duration) {
         if self.memory.missed(stamp.number, Instant::now()) {
             self.load_scripts(patience);
         }
     }
 
-    /// Records that the server refuses scripts that are sent by their source.
+    /// Records that the server refuses requests that contain the source of a script (`EVAL`).
     pub(crate) fn source_refused(&mut self) {
         self.memory.refuse();
     }
@@ -279,12 +284,13 @@ impl Connection {
         Some(deadline.max(self.last_answer + LEAST_PATIENCE))
     }
 
-    /// Returns the time for a test of the connection, if nothing is pending.
+    /// Returns the time at which an idle connection must be tested. `None` while an exchange is
+    /// pending.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.is_quiet().then(|| self.last_sent + IDLE)
     }
 
-    /// True if nothing is pending.
+    /// True if no exchange is pending.
     pub(crate) fn is_quiet(&self) -> bool {
         self.under_way.is_empty()
     }

@@ -2,10 +2,10 @@
 //!
 //! The framer has two properties that the parser of the crate `redis` lacks:
 //! - The cost of a reply depends only on its length, not on the number of pieces in which it
-//!   arrives. The framer reads each byte of the protocol's lines once. The parser starts a reply
-//!   again with each new piece.
-//! - The number of bytes that a server can make the client keep is bounded. The parser waits
-//!   without limit for the end of a line, or for the announced bytes.
+//!   arrives. The framer does not read earlier bytes again when a piece arrives. The parser reads
+//!   an incomplete reply from its start again with each new piece.
+//! - A server can make the client buffer only a bounded number of bytes. The parser waits without
+//!   limit for the end of a line, or for the announced bytes of a text.
 //!
 //! The framer does no I/O. [`Framer::accept`] takes the received bytes, and [`Framer::next`]
 //! returns complete replies.
@@ -14,19 +14,20 @@ use std::collections::VecDeque;
 
 use crate::store::redis::garbage::Garbage;
 
-/// Maximum length of a line of text (`+`, `-`, `(` or `,`), including its end. Errors are such
-/// lines, and contain messages of scripts.
+/// Maximum length of a line of text (`+`, `-`, `(` or `,`), including its end. Error replies are
+/// such lines, and can contain messages of scripts.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Maximum length of any other line. It contains at most a short number.
+/// Maximum length of any other line. Such a line contains at most a short number, for example a
+/// length.
 const LONGEST_NUMBER: usize = 32;
 
 /// Maximum number of values in one array, set or map. The longest expected one is a cluster's slot
 /// map, with up to 16,384 entries.
 const MOST: u64 = 64 * 1024;
 
-/// Maximum length of a text, and of a reply with its whole content, in bytes. The replies to this
-/// client have a few kilobytes. A cluster's slot map may have more.
+/// Maximum length of a text, and of a whole reply with all of its values, in bytes. The replies to
+/// this client have a few kilobytes. A cluster's slot map may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
@@ -45,7 +46,7 @@ enum Position {
     Text(u64),
 }
 
-/// Finds the replies of one connection.
+/// The received bytes of one connection, and the complete replies found in them.
 #[derive(Debug)]
 pub(crate) struct Framer {
     position: Position,
@@ -83,8 +84,8 @@ impl Framer {
         }
     }
 
-    /// Adds received bytes. After an error, `accept` must not be called again, but complete replies
-    /// from before the error are still valid.
+    /// Adds received bytes. After an error, `accept` must not be called again, but
+    /// [`next`](Self::next) still returns the complete replies before the invalid bytes.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
         self.make_room();
         self.bytes.extend_from_slice(bytes);
@@ -269,7 +270,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Completes a value, and each outer value of which it is the last part.
+    /// Records the end of a value, and of each outer value that ends with it.
     fn value_ended(&mut self) {
         while let Some(missing) = self.missing.last_mut() {
             *missing -= 1;

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::redis::wire::replies;
 
-/// Sends a stream through the framer, in pieces of these lengths. For a longer stream, the lengths
-/// are used again. Returns the bytes of the complete replies, the error, and the framer.
+/// Passes a stream to the framer in pieces. `pieces` has their lengths, and is repeated for a
+/// longer stream. Returns the bytes of the complete replies, the error, and the framer.
 fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
     let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
     for piece in pieces.iter().cycle() {
@@ -66,8 +66,8 @@ fn replies_of_every_type_pass() {
     }
 }
 
-/// Fails if the framer waits for the rest of an invalid reply. The caller would wait with it, and
-/// memory use would grow.
+/// Fails if the framer waits for further bytes of an invalid reply instead of refusing it. The
+/// caller would wait too, and the buffer would grow.
 #[test]
 fn invalid_replies_are_refused_immediately() {
     let endless = [b"+".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
@@ -162,9 +162,8 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Fails if the outcome depends on the pieces into which a reply is split, or if the framer
-    /// returns an incomplete line. Also fails if the framer refuses a reply that the parser of the
-    /// crate `redis` accepts, or if `replies::read` and that parser differ.
+    /// Fails if the framer refuses or loses a part of the generated replies, whole or in pieces.
+    /// Also fails if `replies::read` and the parser of the crate `redis` parse a reply differently.
     #[test]
     fn replies_may_be_split_anywhere(
         replies in prop::collection::vec(reply(), 1..6),

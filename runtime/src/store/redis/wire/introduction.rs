@@ -9,7 +9,7 @@ use crate::host::host;
 /// Name and version of the library, for the server (`CLIENT SETINFO`, Redis 7.2).
 const LIBRARY: (&str, &str) = ("leasehold", env!("CARGO_PKG_VERSION"));
 
-/// `leasehold:host:pid`. Host and pid are those in a lock's value.
+/// Name of a connection, `leasehold:host:pid`. A lock's value contains the same host and pid.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let host: String = host().chars().map(shown).collect();
     format!("leasehold:{host}:{}", std::process::id())

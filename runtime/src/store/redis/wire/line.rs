@@ -2,8 +2,8 @@
 //! same order.
 //!
 //! The thread that polls the store also does this I/O. So a thread with a request writes it to the
-//! socket without waking another thread. The thread that is notified of an answer reads that
-//! answer.
+//! socket itself, without waking another thread. The thread that the socket wakes for an answer
+//! also reads this answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -39,7 +39,8 @@ pub(crate) struct Line {
     flushed: bool,
     framer: Framer,
     piece: Box<[u8]>,
-    /// The pipelines that lack answers, oldest first.
+    /// The answers so far to each sent pipeline, oldest first. A pipeline stays here until its
+    /// complete answers are taken.
     unanswered: VecDeque<Answers>,
     /// Messages that the server sent without a request.
     pushes: VecDeque<PushInfo>,
@@ -102,8 +103,8 @@ impl Line {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_none() {
             let written = self.write(cx);
-            // The connection is read even if the write failed, because answers from before the
-            // failure count.
+            // The connection is read even after a failed write, because answers that arrived before
+            // the failure count.
             let read = self.read(cx);
             self.ended = written.and(read).err();
         }
@@ -122,8 +123,8 @@ impl Line {
         self.pushes.pop_front()
     }
 
-    /// Sends these commands after those in the buffer, and waits for all answers. Must only be
-    /// called if no pipeline is pending.
+    /// Sends `questions` after the commands already in the buffer, and waits for the answers to all
+    /// of them. Call this only if no pipeline is pending.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         for question in questions.cmd_iter() {
             self.out.add(question);

@@ -11,9 +11,9 @@ use crate::store::{Failure, login};
 pub(crate) struct Access {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
-    /// Time at which the connection logs in again.
+    /// Time at which the connection logs in again, with new credentials.
     pub(crate) renew_at: Option<Instant>,
-    /// True if the next attempt may get other credentials, so a refused login is retried.
+    /// True if the next login may get other credentials. A refused login is then retried.
     pub(crate) changes: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn login(
     protocol: ProtocolVersion,
 ) -> Result<(), RedisError> {
     match try_login(line, access, db, protocol, access.user.as_deref()).await {
-        // Redis 5 has a password and no users, so the user is left out.
+        // Redis 5 has a password but no users, so the login is repeated without the user.
         Err(error) if reports(&error, "wrong number of arguments for 'auth'") => {
             try_login(line, access, db, protocol, None).await
         }
@@ -68,9 +68,9 @@ async fn try_login(
     let answers = line.ask(&commands).await?;
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
-        // Ignores most errors of the commands for names, because the connection works without them.
-        // In RESP2 without credentials, they may be the first commands. A server that requires a
-        // password then answers them with `NOAUTH`.
+        // Most errors of the commands that set names are ignored, because the connection works
+        // without names. With RESP2 and without credentials, these commands may be the first ones.
+        // If the server requires a password, it refuses them with `NOAUTH`, and the login fails.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })

@@ -19,7 +19,7 @@ use crate::store::url_options::{UrlOptions, authority};
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
-    /// The source of credentials, if it replaces the credentials in `info`.
+    /// The pool's source of credentials. If set, it replaces the credentials in `info`.
     logins: Option<Provider>,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no handshake"))]
     pub(super) tls: Tls,
@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// Returns the same server with these certificates.
+    /// Returns the same server with the certificates in `tls`.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         #[cfg(feature = "tls")]
         let info = tls.apply(self.info)?;
@@ -160,7 +160,7 @@ impl Server {
         })
     }
 
-    /// Returns the server's address in the form that a URL has.
+    /// Returns the server's address, as written in a URL.
     pub(crate) fn address(&self) -> String {
         match self.endpoint() {
             Some(Endpoint { host, port }) => authority(&host, port),
@@ -171,8 +171,8 @@ impl Server {
     /// Describes what an operator should check if the server is silent.
     pub(crate) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
-            // A server without TLS takes the handshake for an incomplete command, and waits for
-            // more.
+            // A server without TLS mistakes the handshake for an incomplete command, and waits for
+            // the rest of the command.
             ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
             _ => "it is up and reachable",
         }
@@ -183,8 +183,8 @@ impl Server {
     }
 }
 
-/// Returns the host in `address` if other parties on the network can read the connection: it has no
-/// TLS, and leads to another machine.
+/// Returns the host in `address` if other parties on the network can read the connection, because
+/// it has no TLS and leads to another machine.
 fn readable(address: &ConnectionAddr) -> Option<String> {
     let ConnectionAddr::Tcp(host, _) = address else {
         return None;

@@ -12,7 +12,7 @@ use crate::error::LockError;
 use crate::store::tls::{Proof, Tls, misread};
 
 impl Tls {
-    /// Returns `info` with these certificates. The server's certificate and name are always
+    /// Returns `info` with the certificates in `self`. The server's certificate and name are always
     /// verified.
     pub(crate) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
