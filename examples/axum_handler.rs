@@ -1,7 +1,8 @@
 //! The attribute on an axum handler, with nothing else around it.
 //!
 //! Two equal requests arrive at the same time: one makes the order. The other is answered
-//! `409 Conflict` with a `Retry-After` header, because `LockError` is a response (feature `axum`).
+//! `409 Conflict` with a `Retry-After` header, because `LockError` converts to a response (feature
+//! `axum`).
 //!
 //! ```sh
 //! cargo run -p leasehold-order-service --example axum_handler               # sends itself the two requests

@@ -1,8 +1,8 @@
 //! Transfers between accounts. Each transfer holds the locks of both accounts, without deadlocks.
 //!
 //! An array of keys is locked as a whole, in sorted order. So transfers in opposite directions do
-//! not deadlock. The function for the fee locks the account as well. It is `reentrant`, so a
-//! transfer that already has the account's lock can call it.
+//! not deadlock. The function `charge`, which takes the fee, locks the account too. It is
+//! `reentrant`, so a transfer that already has the account's lock can call it.
 //!
 //! ```sh
 //! cargo run --example bank_transfer

@@ -13,7 +13,7 @@ use std::time::Duration;
 use leasehold::{LockError, LockHandle, LockPool};
 use tokio::time::sleep;
 
-/// The lock store. Two pools on it stand for two processes. In production, it is
+/// The lock store. Two pools on this store represent two processes. In production, use
 /// `redis://127.0.0.1/`.
 const STORE: &str = "memory://billing";
 

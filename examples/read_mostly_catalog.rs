@@ -1,7 +1,7 @@
 //! A catalog with many readers and few writers. Readers share the lock, and a writer has it alone.
 //!
-//! A price list consists of two related numbers. A reader between the two writes would see a pair
-//! that never existed.
+//! A price list consists of two related numbers. A reader between the writes of the two numbers
+//! would see a pair that never existed.
 //!
 //! ```sh
 //! cargo run --example read_mostly_catalog

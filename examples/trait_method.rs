@@ -1,6 +1,6 @@
-//! The attribute on a method of a trait's impl, with a field of `self` in the key.
+//! The attribute on a method in a trait's `impl` block, with a field of `self` in the key.
 //!
-//! Each value has its own lock pool, instead of one pool installed for the whole program.
+//! Each `Warehouse` has a separate lock pool, instead of one pool for the whole program.
 //!
 //! ```sh
 //! cargo run --example trait_method
@@ -16,8 +16,8 @@ trait Inventory {
     async fn take(&self, sku: &str, quantity: u32) -> Result<u32, LockError>;
 }
 
-/// A warehouse in one region. `left`, the number of items, stands for a row of a table, read and
-/// written in two steps.
+/// A warehouse in one region. The field `left`, the number of items, stands for a row of a database
+/// table that `take` reads and writes in two steps.
 struct Warehouse {
     region: &'static str,
     locks: LockPool,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// x about a whole crate. A module cannot forbid them.
+/// Lints about a whole crate. A module cannot forbid them.
 const OF_CRATES: [&str; 13] = [
     "confusable_idents",
     "ill_formed_attribute_input",

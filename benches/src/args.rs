@@ -24,13 +24,13 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Writes measured tables and a plot into a page, from files written by --json. If several
-    /// files contain a contestant's row, the last one counts
+    /// files contain a contestant's row, the last of these files counts
     Report {
-        /// Part of the page to replace: `services` has the rows `open_…` and `closed_…`, `measured` all
-        /// other rows
+        /// Part of the page to replace: `services` has the rows `open_…` and `closed_…`, and
+        /// `measured` has all other rows
         #[arg(long)]
         section: Section,
-        /// Files of an earlier --json
+        /// Files that earlier runs wrote with --json
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The page; the text between its markers is replaced, and the plot is written beside it
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// A process that computes while a row is measured; the program itself starts these
     #[command(hide = true)]
     Busy,
-    /// A network with a delay; the program itself starts it
+    /// A proxy that delays all bytes, like a network; the program itself starts it
     #[command(hide = true)]
     Delay { target: SocketAddr, micros: u64 },
     /// One client process; the program itself starts these
@@ -68,23 +68,23 @@ pub(crate) struct RunArguments {
     /// Number of rounds in which each contestant does each row [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Length of each measurement in milliseconds [default: 3000, in the rows `open_…` and
-    /// `closed_…` 600 to 1600, with --quick 300]
+    /// Length of each measurement in milliseconds [default: 3000; 600 to 1600 in the rows `open_…`
+    /// and `closed_…`; 300 with --quick]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: Option<u64>,
     /// Time in milliseconds after which a waiter counts as lost
     #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub(crate) patience_ms: u64,
-    /// Writes one JSON object per line, one for each metric
+    /// File for the results: one JSON object per line, one for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// The program of an earlier build, measured alternately with this one in separate rows;
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
-    /// The program with metrics and spans on, for the contestant `leasehold_observed`. The row
-    /// `overhead` also runs it, to measure metrics without a recorder. `scripts/bench --observed`
-    /// builds it
+    /// A build of this program with metrics and spans on, for the contestant `leasehold_observed`.
+    /// The row `overhead` also runs it, to measure metrics without a recorder.
+    /// `scripts/bench --observed` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) observed: Option<PathBuf>,
     /// The folder of the programs in other languages

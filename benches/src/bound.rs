@@ -82,8 +82,8 @@ const fn bound(
 }
 
 impl Bound {
-    /// Returns the measured ratios to which the bound applies, the best first. Each ratio has the
-    /// name of its benchmark and setup.
+    /// Returns the measured ratios to which the bound applies, the best first. Each ratio is paired
+    /// with the name of its benchmark and setup.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Bound {
         reached
     }
 
-    /// Returns the bound's line of the table.
+    /// Returns the line of this bound in the table.
     fn line(&self, measures: &[Measure]) -> String {
         let reached = self.reached(measures);
         let met = reached

@@ -31,12 +31,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) ttl: Duration,
     /// The runtime of clients in Rust, if it is not the default.
     pub(crate) runtime: Option<Runtime>,
-    /// The seed of the random arrival times: the number of the round.
+    /// The seed of the random arrival times. It is the number of the round.
     pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
     /// The program of an earlier build, for the contestant `leasehold_before`.
     pub(crate) against: Option<&'a Path>,
-    /// The program with metrics and spans on, for the contestant `leasehold_observed`.
+    /// A build of the program with metrics and spans on, for the contestant `leasehold_observed`.
     pub(crate) observed: Option<&'a Path>,
     pub(crate) folder: &'a Path,
 }
@@ -91,8 +91,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
 }
 
 /// Returns the length of the warm-up, which precedes the window. Clients that keep leases have
-/// taken them before they report `ready`. So they need only the time to read the send time of each
-/// lease for the first time.
+/// taken their leases before they report `ready`. So their warm-up only needs enough time to read
+/// the send time of each lease once.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -150,7 +150,8 @@ pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result
     Ok(command)
 }
 
-/// Returns the program of a peer (a contestant in a separate program), if it is installed.
+/// Returns the program of a peer (a contestant in a separate program), or an error if it is not
+/// installed.
 fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     let missing = peers.join(folder).join("not-installed");
     if let Ok(reason) = std::fs::read_to_string(&missing) {

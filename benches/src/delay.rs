@@ -19,7 +19,8 @@ use crate::contestants::Fault;
 /// Maximum number of bytes in one read.
 const CHUNK: usize = 64 * 1024;
 
-/// Prints its address, and serves until it is killed.
+/// Prints the address on which this process listens. Forwards to `target` until the process is
+/// killed.
 pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
     wake_on_time();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -138,7 +139,7 @@ impl Pipe {
     }
 }
 
-/// Returns `None` if the call would block, or if a signal has interrupted it.
+/// Returns `None` if the operation would block, or if a signal has interrupted it.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

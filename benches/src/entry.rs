@@ -38,8 +38,8 @@ impl Entry {
     }
 
     /// True if `name` selects this entry. `name` begins with the name of a benchmark, such as
-    /// `open_200`. If the benchmark has setups, the part before `_`, such as `open`, also selects
-    /// it. Words of the setup may follow.
+    /// `open_200`. If the benchmark has setups, only the part before `_` is needed, such as `open`.
+    /// Words of the setup may follow.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
         let row = parts.next().unwrap_or_default();
@@ -98,11 +98,11 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a benchmark. If `wanted` is empty, these are all that the benchmark
-/// lists, but peers (contestants in separate programs) only in a full run. Otherwise, these are the
-/// contestants in `wanted` that the benchmark lists or that are controls
-/// (`Contestant::is_control`). With `--against`, the earlier build is always added if the benchmark
-/// measures clients.
+/// Returns the contestants of a benchmark. If `wanted` is empty, these are the contestants that the
+/// benchmark lists. Peers (contestants in separate programs) are then included only in a full run.
+/// If `wanted` is not empty, these are the contestants in it that the benchmark lists or that are
+/// controls (`Contestant::is_control`). With `--against`, the earlier build is always added if the
+/// benchmark measures clients.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

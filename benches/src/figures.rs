@@ -42,7 +42,7 @@ pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("lost_leases", "lost leases"),
 ];
 
-/// Returns the figures of `outcome`.
+/// Computes the figures of one measurement. `shape` is the shape of the measured benchmark.
 pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     let lost: u64 = outcome.reports.iter().map(|report| report.lost).sum();
     let what = if shape.keeps() {
@@ -80,8 +80,8 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     cost(outcome, figures);
 }
 
-/// Adds the figures of whole pairs, counted from the time when each was due. The client itself has
-/// measured the CPU time of a pair.
+/// Adds the figures of the whole pairs of an open loop, counted from the time when each was due.
+/// The CPU time of a pair comes from the client, which has measured it.
 fn open(outcome: &Outcome, figures: &mut Figures) {
     let Some(measured) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
@@ -96,7 +96,7 @@ fn open(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(measured.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
 }
 
-/// Adds the CPU time for each pair or critical section.
+/// Adds the CPU time of clients and servers for each pair or critical section.
 fn cost(outcome: &Outcome, figures: &mut Figures) {
     let Some(count) = figures.get("per_s").map(|per_s| per_s * seconds(outcome)) else {
         return;
@@ -175,8 +175,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// Returns the largest number of critical sections of a task, divided by the smallest number of a
-/// task. A task without one counts as if it had one.
+/// Returns the largest number of critical sections that one task ran, divided by the smallest
+/// number that one task ran. A task without a critical section counts as if it had run one.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {

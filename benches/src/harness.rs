@@ -21,13 +21,14 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// Name of the `--observed` build among the contestants of the row `overhead`. There, this build
-/// has metrics but no installed recorder.
+/// Name of the `--observed` build among the contestants of the row `overhead`. In this row, the
+/// build has metrics but no installed recorder.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
 /// The ttl of most benchmarks: longer than any critical section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
-/// The ttl for measuring memory and instructions. It is long, so that no lease expires meanwhile.
+/// The ttl for measuring memory and instructions. It is long, so that no lease expires during the
+/// measurement.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
 /// Runs benchmarks with the same arguments, folder and date.
@@ -148,7 +149,7 @@ impl<'a> Harness<'a> {
         Ok(sheet)
     }
 
-    /// Returns the figures of another build, which that build measures itself.
+    /// Returns the figures of another build, which runs the row `overhead` itself.
     fn overhead_of(&self, program: &Path) -> Result<Figures, Fault> {
         let file = self.folder.0.join("overhead");
         let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
@@ -180,8 +181,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. If the contestant cannot run, adds a remark. If that contestant is
-/// leasehold, the whole run fails at its end.
+/// Measures one contestant once. If the contestant cannot run, adds a remark instead. If leasehold
+/// cannot run in any round, the whole run fails at its end: see `broken`.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {

@@ -26,7 +26,8 @@ pub(crate) fn describe() -> String {
     parts.join(", ")
 }
 
-/// Returns the value of the first line of a file that is `name: value` or `name=value`.
+/// Finds the first line of a file that begins with `name`, such as `name: value` or `name=value`.
+/// Returns the value.
 fn line(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -89,8 +89,8 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
     let mut measures = Vec::new();
     for entry in &rows {
         measures.extend(harness.run(entry)?);
-        // Written after each benchmark, so that an interrupted run keeps the results of the
-        // completed ones.
+        // The results are written after each benchmark, so that an interrupted run keeps those of
+        // the completed benchmarks.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;
         }

@@ -18,8 +18,8 @@ pub(crate) struct Measure {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) rounds: usize,
-    /// The median, over the rounds, of this figure divided by that of `hand_written` in the same
-    /// round.
+    /// This figure divided by the figure of `hand_written` in the same round: the median over all
+    /// rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     /// The day, such as `2026-01-31`.
@@ -95,7 +95,7 @@ pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
 }
 
 /// Reads several files. If several of them contain the same contestant in the same benchmark, the
-/// last one counts.
+/// last of these files counts.
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Measure>, Fault> {
     let mut all = Vec::new();
     for path in paths {

@@ -1,5 +1,5 @@
-//! Replaces the module `engines` in a build of an earlier commit, which had no engines besides
-//! Redis.
+//! Replacement for the module `engines`, for builds with early versions of the library, which had
+//! no engines besides Redis.
 
 use crate::contestants::Fault;
 use crate::row::Engine;
@@ -12,8 +12,7 @@ impl Other {
         match *self {}
     }
 
-    /// Returns `None` for Redis, and an error for another engine. With this error the harness does
-    /// not run the benchmark.
+    /// Returns `None` for Redis, and an error for another engine. The error ends the run.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

@@ -1,8 +1,8 @@
 //! The cost of the attribute without a server.
 //!
-//! Measures a call of an annotated function on `memory://`, and on a store that does nothing.
-//! Measures a call of the body alone, for comparison. Also measures one poll of a body inside a
-//! held lock.
+//! Measures a call of an annotated function on `memory://`, and on a store that does nothing. For
+//! comparison, measures a call of the function's body alone. Also measures one poll of a body
+//! inside a held lock.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -18,8 +18,8 @@ use crate::figures::{Figures, quantile};
 
 /// Number of calls between two readings of the clock.
 const BATCH: u32 = 100;
-/// Number of polls between two readings of the clock. It is larger, because a poll takes only
-/// nanoseconds.
+/// Number of polls, or of calls of the body alone, between two readings of the clock. It is larger
+/// than `BATCH`, because each of them takes only nanoseconds.
 const POLLS: u32 = 10_000;
 
 /// Returns the figures of one round, with the name of each measurement.
@@ -101,8 +101,8 @@ async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
             Poll::<()>::Pending
         });
         let mut request = pin!(pool.lock("gate").ttl(Duration::from_hours(1)).run(body));
-        // Waits for a second, in which the engine grants the lock. So every later poll reaches the
-        // body.
+        // Polls the request for a second, in which the engine grants the lock. So every later poll
+        // reaches the body.
         let granted = tokio::time::timeout(Duration::from_secs(1), &mut request).await;
         debug_assert!(granted.is_err());
         poll_again(request, window / 2)

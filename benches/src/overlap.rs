@@ -32,8 +32,7 @@ mod tests {
 
     #[test]
     fn consecutive_sections_do_not_overlap() {
-        // A section that begins in the nanosecond in which another section ends does not overlap
-        // it.
+        // Two sections do not overlap if one begins in the nanosecond in which the other one ends.
         assert_eq!(count(&mut sections(&[(30, 40), (10, 20), (20, 30)])), 0);
     }
 

@@ -1,11 +1,10 @@
 //! The extent of a run: all benchmarks, a quick subset, or a comparison with an earlier build.
 
-/// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     Full,
     Quick,
-    /// Only this project, compared with an earlier build of it.
+    /// The benchmarks that compare this project with an earlier build of it.
     Against,
 }
 

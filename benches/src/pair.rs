@@ -1,8 +1,9 @@
 //! The cost of a pair (the acquire and the release of a lock), counted as instructions and
 //! allocations of the client. A busy machine does not change these figures.
 //!
-//! A client runs under valgrind twice: with few pairs and with many pairs. The difference of the
-//! two counts is the cost of the additional pairs, without the cost of the start of the process.
+//! Valgrind runs a client twice for each count: with few pairs and with many pairs. The difference
+//! of the two counts is the cost of the additional pairs, without the cost of the start of the
+//! process.
 
 use std::path::Path;
 use std::process::Command;

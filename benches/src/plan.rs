@@ -10,13 +10,13 @@ use crate::setup::Runtime;
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// URL of the Redis; several masters, separated by commas, form a quorum. With another engine,
-    /// the URL of its server, a comma, and the URL of a Redis for comparison
+    /// URL of the Redis; the URLs of several masters, separated by commas, form a quorum. With
+    /// another engine: the URL of its server, a comma, and the URL of a Redis for comparison
     pub(crate) url: String,
     /// Work of the tasks
     pub(crate) work: Work,
-    /// Number of tasks (with `keep` and `weigh`: leases or waiters; with `open`: pairs due per
-    /// second; with `pairs`: pairs)
+    /// Number of tasks (with `keep…` and `weigh…`: leases, waiters or results; with `open`: pairs
+    /// due per second; with `pairs`: pairs)
     pub(crate) tasks: u32,
     /// The ttl of each lock, in milliseconds
     pub(crate) ttl_ms: u64,
@@ -24,18 +24,18 @@ pub(crate) struct Plan {
     pub(crate) warmup_ms: u64,
     /// Length of the window, in milliseconds
     pub(crate) window_ms: u64,
-    /// Length of a section, in milliseconds; 0 is an empty one
+    /// Length of a critical section, in milliseconds; 0 for an empty section
     pub(crate) section_ms: u64,
-    /// Pause of a task between two sections, in milliseconds
+    /// Pause of a task between two critical sections, in milliseconds
     pub(crate) think_ms: u64,
-    /// Time limit of a waiter, in milliseconds; a waiter not served by then is lost
+    /// Time limit of a waiter, in milliseconds; a waiter without the lock by then is lost
     pub(crate) patience_ms: u64,
     /// File for the records
     pub(crate) file: PathBuf,
     /// The runtime of a client in Rust; tokio's default if not specified
     #[arg(long)]
     pub(crate) runtime: Option<Runtime>,
-    /// The seed of the arrivals
+    /// Seed of the random arrival times
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -48,15 +48,15 @@ pub(crate) enum Work {
     Hot,
     /// Each task repeatedly takes a separate key.
     Distinct,
-    /// Whenever a pair is due, a new task takes a separate key once.
+    /// Starts a new task whenever a pair is due. Each task takes a separate key once.
     Open,
     /// Takes `tasks` keys, spread over a renewal interval, and keeps them renewed.
     Keep,
     /// Takes `tasks` keys as fast as it can, and keeps them renewed.
     KeepBurst,
-    /// Takes `tasks` keys, and reports the memory for each.
+    /// Takes `tasks` keys, and reports the memory of the client for each key.
     WeighHeld,
-    /// Lets `tasks` callers wait, and reports the memory for each.
+    /// Lets `tasks` callers wait, and reports the memory of the client for each caller.
     WeighWaiting,
     /// Runs `tasks` calls, each with a separate key, and reports the server's memory for each
     /// result.

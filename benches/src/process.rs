@@ -21,9 +21,9 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// Returns the CPU time of the threads that now run in a process, to the nanosecond. If the system
-/// does not report the times of threads, uses [`cpu`] instead. Suits processes that start and end
-/// no threads during the measurement.
+/// Returns the CPU time of the threads that run in a process now, to the nanosecond. If the system
+/// does not report the times of threads, returns the result of [`cpu`] instead. Suits processes
+/// that start and end no threads during the measurement.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -38,8 +38,8 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
 }
 
 /// Returns the CPU time of a server with its child processes, because PostgreSQL starts a process
-/// for each connection. Adds the times of the running threads of all these processes, and of the
-/// ended child processes.
+/// for each connection. This is the time of the running threads of all these processes, plus that
+/// of the ended child processes.
 pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
@@ -64,7 +64,7 @@ fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let mut time = || {
         let user: u64 = fields.next()?.ok()?;
         let system: u64 = fields.next()?.ok()?;
-        // Linux reports these times in hundredths of a second on every architecture.
+        // Linux reports these times in hundredths of a second on all usual architectures.
         Some(Duration::from_millis((user + system) * 10))
     };
     Some([time()?, time()?])
@@ -98,7 +98,7 @@ impl Client {
         })
     }
 
-    /// Waits until the client is connected.
+    /// Waits until the client prints `ready`, which means that it is connected.
     pub(crate) fn ready(&self) -> Result<(), String> {
         match self.line(START)?.as_str() {
             "ready" => Ok(()),
@@ -140,7 +140,7 @@ impl Client {
             })
     }
 
-    /// Returns the end of the client's standard error.
+    /// Returns the last lines of the client's standard error.
     fn last_words(&self) -> String {
         let until = Instant::now() + Duration::from_secs(1);
         let mut words = Vec::new();
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// Reads the lines of a pipe as they arrive, so that it never fills.
+/// Reads the lines of a pipe as they arrive, so that the pipe never fills.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {

@@ -44,7 +44,7 @@ const POSTGRES: &[Contestant] = &[
     DistributedLockPostgres,
 ];
 /// The contestants on PostgreSQL that can run an open loop. `DistributedLockPostgres`, a separate
-/// program, cannot.
+/// program, is left out, because it cannot.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -389,8 +389,8 @@ const fn hot(
         processes,
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once. A contestant
-        // that polls would then seldom pass the lock on, and look better than it is. Empty sections
-        // still have no pause, because only the pause would be measured.
+        // that polls would then seldom pass the lock to another task, and would look better than it
+        // is. Empty sections still have no pause, because then only the pause would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };
@@ -407,8 +407,8 @@ const fn many(
     row(name, title, clients(work, tasks), contestants)
 }
 
-/// A benchmark of tasks that take and release their locks without a pause, in the setups of a
-/// service.
+/// Creates a benchmark of tasks that take and release their locks without a pause, in the setups of
+/// a service.
 const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     let clients = Clients {
         window_ms: 800,
@@ -420,8 +420,8 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// A benchmark of pairs (an acquire and a release) that are due at random times, on average
-/// `a_second` of them per second. Lower rates have longer windows.
+/// Creates a benchmark of pairs (an acquire and a release) that are due at random times, on average
+/// `a_second` pairs per second. Lower rates have longer windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     let clients = Clients {
         window_ms,
@@ -448,7 +448,7 @@ const fn row(
     }
 }
 
-/// The default clients: one process on one Redis, with empty critical sections.
+/// Returns the default clients: one process on one Redis, with empty critical sections.
 const fn clients(work: Work, tasks: u32) -> Clients {
     Clients {
         work,

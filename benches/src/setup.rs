@@ -7,9 +7,9 @@ use clap::ValueEnum;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Runtime {
-    /// Two workers.
+    /// Two worker threads.
     MultiThread,
-    /// The client's main thread.
+    /// Only the client's main thread.
     CurrentThread,
 }
 
@@ -79,8 +79,8 @@ impl Runtime {
 }
 
 impl Setup {
-    /// Returns three words, one for each part of the setup. Together with the benchmark's name they
-    /// identify the results.
+    /// Returns three words, one for each part of the setup. Together with the benchmark's name,
+    /// these words identify the results.
     pub(crate) fn words(self) -> [&'static str; 3] {
         let network = match self.network {
             Loopback => "loopback",

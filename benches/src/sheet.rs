@@ -40,7 +40,7 @@ impl Sheet {
         &self.remarks
     }
 
-    /// Returns the medians and spreads.
+    /// Returns the median and the spread of each metric of each contestant.
     pub(crate) fn measures(&self, row: &str, date: &str) -> Vec<Measure> {
         let mut measures = Vec::new();
         for (contestant, figures) in &self.samples {
@@ -83,8 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of the figures of each round. Also fails if a round
-    /// counts although one of the two contestants has no figure in it.
+    /// Fails if the ratio divides the two medians, instead of the figures of each round. Also fails
+    /// if a round counts in which one of the two contestants has no figure.
     #[test]
     fn ratios_compare_figures_of_the_same_round() {
         let mut sheet = Sheet::default();

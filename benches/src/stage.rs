@@ -15,7 +15,7 @@ use crate::engines::Other;
 use crate::row::Clients;
 use crate::setup::{Beside, Network, Setup};
 
-/// The delay in each direction.
+/// The delay of the network in each direction.
 const DELAY: Duration = Duration::from_micros(250);
 /// Number of processes that compute during a measurement, in a busy setup.
 const BUSY: usize = 2;

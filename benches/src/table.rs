@@ -61,8 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", cells.join("; "));
 }
 
-/// Returns one table for several benchmarks. For the base contestant (`hand_written`) it has the
-/// figures, and for each other contestant their ratio to the figures of the base.
+/// Returns one table for several benchmarks. The table shows the figures of the base contestant
+/// (`hand_written`). For each other contestant, it shows the ratios to these figures.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()
@@ -118,7 +118,7 @@ fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> 
     all
 }
 
-/// Formats the median, and the spread if there were several rounds.
+/// Formats the median of a measure, and its spread if there were several rounds.
 fn cell(measure: &Measure) -> String {
     let mut text = figure(measure.median);
     if measure.rounds > 1 {
@@ -128,7 +128,7 @@ fn cell(measure: &Measure) -> String {
     text
 }
 
-/// Formats a value with three decimals below 1, two below 10, one below 100, and none from 100 on.
+/// Formats a value with three decimals below 1, two below 10, one below 100, and none otherwise.
 /// Adds commas for the thousands.
 pub(crate) fn figure(value: f64) -> String {
     if value == 0.0 {

@@ -22,7 +22,7 @@ enum Against {
     /// Another metric of leasehold. The factor converts this metric to the unit of the divided
     /// figure.
     Metric(&'static str, f64),
-    /// No divisor: the figure itself is the target.
+    /// No divisor: the figure itself is compared with the target.
     Nothing,
 }
 
@@ -149,8 +149,8 @@ const TARGETS: &[Target] = &[
     ),
 ];
 
-/// Targets of keys that many tasks use at the same time ("hot keys"). They matter to services, so
-/// they are shown with the services' bounds.
+/// Targets of keys that many tasks use at the same time ("hot keys"). These targets matter to
+/// services, so they are shown together with the services' bounds.
 const OF_HOT_KEYS: &[Target] = &[
     target(
         "hot key, 4 x 16, sections a second, against polling every 50 ms",
@@ -200,8 +200,8 @@ impl Target {
         }
     }
 
-    /// Returns leasehold's median, or its ratio to the median of the divisor. Returns `None` if one
-    /// of them was not measured.
+    /// Returns leasehold's median, divided by the median of the divisor if there is one. Returns
+    /// `None` if a median is missing.
     fn reached(&self, measures: &[Measure]) -> Option<f64> {
         let median = |who: &str, metric: &str| Some(find(measures, self.row, who, metric)?.median);
         let ours = median("leasehold", self.metric)?;

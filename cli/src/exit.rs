@@ -1,5 +1,5 @@
-//! The exit codes. Those from 64 to 75 come from `sysexits.h`. Those from 126 have the same meaning
-//! in shells.
+//! The exit codes. The codes from 64 to 75 come from `sysexits.h`. The codes from 126 have the same
+//! meaning as in a shell.
 
 /// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;

@@ -55,7 +55,7 @@ impl From<LockError> for Failure {
         let retry_after =
             retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let (code, text) = if error.is_contention() {
-            // The attribute's option is named `--wait` on the command line.
+            // The error names the attribute's option `wait`, which is `--wait` on the command line.
             let text = error.to_string().replace("`wait`", "`--wait`");
             (exit::HELD, text)
         } else if error.is_unavailable() {

@@ -29,8 +29,9 @@ fn main() -> ExitCode {
         Err(error) => return explain(error),
     };
     let json = cli.json;
-    // Uses one thread. A child process gets the signal for its parent's death as soon as the thread
-    // that started it ends. A worker thread may end before this process.
+    // Uses one thread, because a worker thread may end before this process. The kernel sends a
+    // child process the signal for its parent's death as soon as the thread that started the child
+    // ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -84,15 +85,16 @@ fn explain(mut error: clap::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns a tip for `leasehold run job true`, in which the `--` before the command is missing.
+/// Returns a tip for a command line such as `leasehold run job true`, in which the `--` before the
+/// command is missing.
 fn dashes_missing(error: &clap::Error) -> Option<String> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(found))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
         return None;
     };
-    // Parses the command line again, and skips the mistakes. This finds the subcommand even if
-    // options with values precede it.
+    // Parses the command line again, and ignores the mistakes in it. So the subcommand is found
+    // even behind options with values.
     let known = Cli::command().ignore_errors(true).try_get_matches();
     let known = known.ok()?;
     let is_run = known.subcommand_name() == Some("run");

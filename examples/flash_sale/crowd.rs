@@ -26,8 +26,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// Lets every buyer of this process buy at the same time. After each buyer, calls `done` with the
-/// number of finished buyers.
+/// Runs all buyers of this process at the same time. Calls `done` after each buyer, with the number
+/// of finished buyers.
 pub(crate) async fn buy_all(
     args: &Args,
     mode: Mode,

@@ -4,11 +4,12 @@
 use std::env;
 use std::io::IsTerminal as _;
 
-/// Maximum number of marks in a bar, without rounding. The marks of each of the three outcomes are
-/// rounded up, which can add two marks.
+/// Maximum number of marks in a bar before rounding. Each of the three outcomes rounds its number
+/// of marks up, which can add two marks to the bar.
 const WIDTH: u32 = 60;
 
-/// A part of the buyers: their number, their mark, and its colour (an ANSI code).
+/// The buyers with one outcome: their number, their mark, and the colour of the mark (an ANSI
+/// code).
 type Part = (u32, char, &'static str);
 
 const GREEN: &str = "32";

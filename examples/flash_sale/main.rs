@@ -89,7 +89,7 @@ async fn in_this_process(
     tally
 }
 
-/// Connects and installs the pool for `#[distributed_lock]`. The sale without a lock needs none.
+/// Connects and installs the pool for `#[distributed_lock]`. The sale without a lock needs no pool.
 async fn open_pool(args: &Args, mode: Mode) -> Result<Option<LockPool>, SaleError> {
     if mode == Mode::WithoutLock {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The same sale in several processes: this program starts itself again as workers.
+//! Runs the sale in several processes: this program starts itself again as workers.
 //!
 //! Parent and worker exchange lines. The worker sends `ready` and waits for `go`. From time to time
 //! it sends `done N`, and at the end `tally SOLD SOLD_OUT GAVE_UP`.
@@ -22,7 +22,8 @@ struct Worker {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// Parent: divides the buyers among `args.processes` workers, and adds up their results.
+/// Divides the buyers among `args.processes` workers, and adds up their results. Runs in the
+/// parent.
 pub(crate) async fn run(args: &Args, mode: Mode, progress: &Progress) -> Result<Tally, SaleError> {
     let mut workers = Vec::new();
     let mut first = 0;
@@ -105,7 +106,7 @@ impl Worker {
     }
 }
 
-/// Worker: gets ready, waits for `go`, buys, and reports the result.
+/// Gets ready, waits for `go`, buys, and reports the result. Runs in a worker.
 pub(crate) async fn work(args: &Args) -> Result<(), SaleError> {
     let mode = args.worker.expect("only workers work");
     let stock = Stock::open(&args.store, &args.run).await?;

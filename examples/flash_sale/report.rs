@@ -89,7 +89,7 @@ pub(crate) fn table(args: &Args, without: &Row, with: &Row) {
     println!("{TIMES}");
 }
 
-/// Explains the column of seconds.
+/// Explanation of the column of seconds.
 const TIMES: &str = "\
 The time without the lock is no speed to compare with. All buyers look at the same stock and think
 at the same time, which is the mistake. With the lock one buyer at a time looks, thinks and writes.";

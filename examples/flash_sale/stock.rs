@@ -39,8 +39,8 @@ impl std::fmt::Debug for Place {
 }
 
 impl Stock {
-    /// Opens the stock. With `memory://` it is in this process. Otherwise it is in the Redis of the
-    /// locks, where all processes see it.
+    /// Opens the stock. With `memory://`, the number is in this process. Otherwise it is in the
+    /// Redis that has the locks, so that all processes share it.
     pub(crate) async fn open(store: &str, name: &str) -> Result<Self, SaleError> {
         let place = if store.starts_with("memory:") {
             Place::Memory(Arc::default())

@@ -1,5 +1,5 @@
-//! A web request that queues a job, and a worker in another process that does it. The order is
-//! locked from the click until the job is done.
+//! A web request queues a job, and a worker in another process does the job. The order is locked
+//! from the click until the job is done.
 //!
 //! ```sh
 //! export LEASEHOLD_URL=redis://127.0.0.1/
@@ -9,9 +9,9 @@
 //! curl -i http://127.0.0.1:3000/orders/42
 //! ```
 //!
-//! The queue is a stream in the same Redis, with a group of workers. It needs Redis 6.2, `axum`,
-//! `leasehold` with the features `axum` and `serde`, `redis` with `streams`, `serde`, `serde_json`,
-//! `thiserror` and `tokio`.
+//! The queue is a stream in the same Redis, with a group of workers. The example needs Redis 6.2,
+//! `axum`, `leasehold` with the features `axum` and `serde`, `redis` with `streams`, `serde`,
+//! `serde_json`, `thiserror` and `tokio`.
 
 mod handler;
 mod orders;

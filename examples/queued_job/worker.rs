@@ -14,8 +14,8 @@ use crate::queue::Queue;
 /// lease.
 ///
 /// This lock may be gone: the job was on the queue for longer than a ttl, or its first worker
-/// adopted the lock and died. Then the worker acquires the lock like any other call. It is refused
-/// while another worker does the job, or while a later click has the order's lock.
+/// adopted the lock and died. Then this worker acquires the lock like any other call. The call is
+/// refused while another worker does the job, or while a later click has the order's lock.
 async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
     let pool = leasehold::pool()?;
     match pool.adopt(job.lock.clone()).await {
@@ -29,9 +29,9 @@ async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
 
 /// Does the job while the lease lasts.
 ///
-/// The job may already be done, if its worker died before it removed the job from the queue. The
-/// job may also have been started before. So the provider must identify orders by their id, and
-/// charge only once.
+/// An earlier worker may have done the job, and died before it removed the job from the queue. Or
+/// it may have died between the payment and the order. So the provider must identify orders by
+/// their id, and charge only once.
 async fn make(job: &Job, lock: &LockGuard, orders: &Orders) -> Result<(), JobError> {
     let work = async {
         if !orders.is_made(&job.order).await? {

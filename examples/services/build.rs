@@ -1,6 +1,6 @@
 //! Generates the traits and the client of the gRPC service `shop.Orders`.
 //!
-//! A service with a `.proto` file has one line here, which needs the program `protoc`:
+//! A service with a `.proto` file needs only one line here, and the program `protoc`:
 //! `tonic_prost_build::compile_protos("shop.proto")`. The generated code is the same.
 
 use tonic_build::manual::{Builder, Method, Service};

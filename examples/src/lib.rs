@@ -14,5 +14,6 @@
 //! cargo run --example leader
 //! ```
 //!
-//! They need no server. The order service, which has a database, is in `examples/order_service`.
-//! Small services for axum, actix-web, tonic, cron and sqlx are in `examples/services`.
+//! These programs need no server. The order service, which uses a database, is in
+//! `examples/order_service`. Small services for axum, actix-web, tonic, cron and sqlx are in
+//! `examples/services`.

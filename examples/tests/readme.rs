@@ -1,5 +1,5 @@
-//! Compiles the code in the tables of the README and of `docs/attribute.md`, which no documentation
-//! test compiles.
+//! Compiles and runs the code in the tables of the README and of `docs/attribute.md`, because no
+//! documentation test does.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn sell(sku: &str) -> Result<(), LockError> {
     lock.check()
 }
 
-/// Replaces axum's `Path`.
+/// A stand-in for axum's `Path`.
 struct Path<T>(T);
 
 #[distributed_lock(key = "cart:<id>", ttl = "10s")]

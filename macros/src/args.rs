@@ -1,5 +1,5 @@
-//! The attribute's options, each with its span. This module checks the value of each option.
-//! `check` compares the options with each other and with the function.
+//! The attribute's options. This module checks the value of each option. The module `check`
+//! compares the options with each other and with the function.
 
 use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser as _};
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) runtime: Option<syn::Path>,
     /// Names of all written options, including those with wrong values.
     written: Vec<Ident>,
-    /// Options that the unknown or unreadable ones were probably meant to be.
+    /// Options that the user probably meant with an unknown name, or in an unreadable form.
     meant: Vec<String>,
     /// Written names of unknown options.
     unknown: Vec<Ident>,

@@ -1,4 +1,4 @@
-//! The form that `#[async_trait]` gives to a method.
+//! Finds the user's body in a method that `#[async_trait]` has rewritten.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -12,7 +12,7 @@ use crate::tokens;
 
 /// The user's body in the async block of a method, with the parts around it.
 pub(crate) struct Inner {
-    /// Code around the body inside of the async block, outermost first.
+    /// Code between the braces of the async block and the body, outermost first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) bindings: Vec<Binding>,
@@ -21,7 +21,7 @@ pub(crate) struct Inner {
 }
 
 /// Finds the user's body in the output of `#[async_trait]`. `#[instrument]` may have wrapped that
-/// output again.
+/// output in another async block.
 pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     signature
         .generics
@@ -99,7 +99,8 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
     shape.parse2(block.stream()).ok()
 }
 
-/// Parses `let __ret: R =`, the block, and R.
+/// Parses `let __ret: R = { … };`. Returns the tokens before the block, the block, and the type
+/// `R`.
 fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     let keyword: Token![let] = input.parse()?;
     let name: TokenTree = input.parse()?;

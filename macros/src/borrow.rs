@@ -1,4 +1,5 @@
-//! Arguments that borrow, which a detached body cannot have.
+//! Finds arguments that borrow from the caller. A function with `detach` cannot have them, because
+//! its body may outlive the caller.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -70,7 +71,8 @@ impl<'ast> Visit<'ast> for Lifetimes {
         self.found |= lifetime.ident != "static" && !self.bound.contains(lifetime);
     }
 
-    // In `for<'a> Fn(&'a str)`, each call of the closure borrows. The argument itself does not.
+    // The lifetime in `for<'a> Fn(&'a str)` is not a lifetime of the caller. It belongs to each
+    // call of the closure.
     fn visit_trait_bound(&mut self, bound: &'ast syn::TraitBound) {
         self.with(bound.lifetimes.as_ref(), |this| {
             syn::visit::visit_trait_bound(this, bound);

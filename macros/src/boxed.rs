@@ -12,7 +12,7 @@ use crate::shape::{Binding, Frame, Returns, bindings};
 
 /// The user's body in a function that returns a boxed future, with the parts around it.
 pub(crate) struct Found {
-    /// Code around the body inside of the function's braces, outermost first.
+    /// Code between the function's braces and the body, outermost first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) async_span: Span,
@@ -20,7 +20,7 @@ pub(crate) struct Found {
     pub(crate) returns: Returns,
     pub(crate) deferred: Option<Deferred>,
     /// True if the body's value is the value of an async block. False under `#[async_trait]`, where
-    /// it is the value of a `let`.
+    /// a `let` statement binds the value.
     pub(crate) returns_itself: bool,
 }
 
@@ -81,7 +81,7 @@ struct Call {
     end: TokenStream,
 }
 
-/// Returns the function's last expression, if it is `Box::pin(…)`.
+/// Returns the last expression of the function with its arguments, if it is `Box::pin(…)`.
 fn last_call(body: TokenStream) -> Option<(Call, Group)> {
     let mut tokens: Vec<TokenTree> = body.into_iter().collect();
     let is_end =
@@ -156,7 +156,7 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
 }
 
 /// Returns the type in `Output = …` of the returned future, or `_` if none is written. Also returns
-/// the part of this type whose work begins or continues after the release.
+/// the part of this type whose work begins or continues after the release of the lock.
 fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {

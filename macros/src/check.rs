@@ -16,7 +16,7 @@ use crate::replay::{fingerprint_needs_replay, replay_is_alone};
 use crate::shape::Returns;
 use crate::target::Target;
 
-/// Everything that the expansion needs, checked.
+/// The checked options and the function, as the expansion needs them.
 pub(crate) struct LockSpec {
     /// The keys, at least one.
     pub(crate) keys: Vec<KeyArg>,
@@ -26,7 +26,8 @@ pub(crate) struct LockSpec {
     pub(crate) wait: Option<Length>,
     pub(crate) cooldown: Option<At<Length>>,
     pub(crate) min_hold: Option<Length>,
-    /// The time to keep a result. The error for a result type that cannot be kept has this span.
+    /// Time for which a result is kept. If the type of the result cannot be kept, rustc reports the
+    /// error at the span of this option.
     pub(crate) replay: Option<At<Length>>,
     pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
@@ -150,12 +151,12 @@ fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenS
 /// Shortest time between renewals, in milliseconds.
 const SHORTEST_INTERVAL: u64 = 10;
 
-/// Returns the point at which a lease is given up, in milliseconds after its request was sent. It
-/// is the ttl without the drift of the clocks and without the margin in which the body is
-/// cancelled.
+/// Returns the time at which the runtime gives a lease up, in milliseconds after the request for
+/// the lease was sent. This time is the ttl minus the drift of the clocks, and minus the margin for
+/// cancelling the body.
 ///
-/// Rounded up to whole milliseconds. So renewals at an interval are in time exactly if the interval
-/// is below the returned value. The runtime calculates the same in nanoseconds.
+/// The result is rounded up to whole milliseconds. So renewals at an interval are in time exactly
+/// if the interval is below the result. The runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;
@@ -415,7 +416,8 @@ mod tests {
         }
     }
 
-    /// Fails if the attribute accepts an interval that the runtime refuses, or the other way round.
+    /// Fails if the limit for intervals of `watchdog` differs from the limit in nanoseconds, which
+    /// this test calculates with the runtime's formula.
     #[test]
     fn the_macro_and_the_runtime_accept_the_same_intervals() {
         const MILLI: u64 = 1_000_000;

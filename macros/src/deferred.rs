@@ -6,7 +6,7 @@ use syn::{GenericArgument, Path, PathArguments, PathSegment, Type, TypeParamBoun
 
 use crate::diag::Message;
 
-/// A part of a return type whose work begins or continues after the release.
+/// A part of a return type whose work begins or continues after the release of the lock.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     /// Name of the type or trait, such as `BoxStream`.
@@ -62,7 +62,8 @@ const WRAPPERS: [&str; 11] = [
 ];
 
 impl Deferred {
-    /// Returns the first part of a return type whose work begins or continues after the release.
+    /// Returns the first part of a return type whose work begins or continues after the release of
+    /// the lock.
     pub(crate) fn find(ty: &Type) -> Option<Self> {
         match ty {
             Type::Path(path) => path.path.segments.last().and_then(Self::in_segment),
@@ -229,8 +230,8 @@ mod tests {
         }
     }
 
-    /// Fails if a return type is refused although its work is already done or is begun by the
-    /// caller.
+    /// Fails if a return type is refused although its value contains no unfinished work, or only
+    /// work that the caller begins.
     #[test]
     fn return_types_with_finished_work_are_accepted() {
         for ty in [

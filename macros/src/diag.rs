@@ -41,7 +41,7 @@ impl Message {
     }
 }
 
-/// Reason why the attribute is not possible here, and the place to show it.
+/// Span at which an error is shown, and the reason why the attribute cannot be used there.
 pub(crate) type Refusal = (Span, Message);
 
 /// Collection of errors, so that the user sees all of them at once.
@@ -71,8 +71,8 @@ impl Diagnostics {
 
     /// Returns `spec` if there was no error. Otherwise returns the tokens that report all errors.
     ///
-    /// Also returns an error if there is neither a spec nor an error, although a check that fails
-    /// should report one. Otherwise the function would run without its lock.
+    /// If there is neither a spec nor an error, a check has failed without a report. This is an
+    /// error, too, because otherwise the function would run without its lock.
     pub(crate) fn finish<T>(self, spec: Option<T>) -> Result<T, TokenStream> {
         let errors = self.errors.take().unwrap_or_default();
         match (errors.is_empty(), spec) {

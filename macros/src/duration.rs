@@ -69,7 +69,8 @@ pub(crate) fn display(mut millis: u64) -> String {
     text
 }
 
-/// Returns the leading number and unit, and the text after them.
+/// Returns the number and the unit at the start of `rest`, and the text after them. `text` is the
+/// whole duration, for the errors.
 fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), Message> {
     let digits = rest
         .find(|c: char| !c.is_ascii_digit())
@@ -125,7 +126,7 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     })
 }
 
-/// Returns the attribute's unit for a unit as other tools spell it.
+/// Returns the attribute's spelling of a unit that other tools spell in another way.
 fn familiar(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",

@@ -165,7 +165,7 @@ fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
     }
 }
 
-/// True if an expression is an argument whose type is a type parameter.
+/// True if an expression is an argument whose type is a type parameter or an `impl Trait`.
 fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     let Expr::Path(path) = expression else {
         return false;
@@ -176,7 +176,7 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
 }
 
 /// Returns the names of all arguments if the key's expression uses none of them. The runtime then
-/// refuses a text that contains one of these names as a placeholder.
+/// refuses a key with a placeholder such as `<id>` for one of these names.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();
     let names = spec.target.names();
@@ -198,7 +198,7 @@ fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
     }
 }
 
-/// Returns `&expression`, so that a wrong type is shown at the expression.
+/// Returns `&expression` with the span of the expression, so that rustc reports a wrong type there.
 fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
     let span = here().located_at(expression.span());
     let binds_weaker = matches!(
@@ -243,8 +243,9 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
         None if is_generic => quote_spanned! {here()=>
             __leasehold::key_part(&mut __leasehold_key, #name, #value);
         },
-        // If the user writes a method as a field, rustc suggests to insert `()` behind the string
-        // literal, which is wrong. It does not suggest this on the left side of an assignment.
+        // If the user writes a method as a field (`<items.len>`), rustc suggests to insert `()`
+        // behind the string literal, which is wrong. rustc omits this suggestion on the left side
+        // of an assignment.
         Some(Member::Field(_)) => quote_spanned! {here()=>
             *__leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint) = ();
         },
@@ -254,8 +255,9 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
     }
 }
 
-/// Returns a reference such as `&order.user_id`. An error in a bare `<order>` concerns the
-/// argument's type and is shown at the argument. An error in `<order.user_id>` is shown at the key.
+/// Returns a reference such as `&order.user_id`. rustc shows an error about a bare `<order>` at the
+/// argument, because it concerns the argument's type. It shows an error about `<order.user_id>` at
+/// the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
     if placeholder.is_constant() {
         return constant(placeholder, literal);
@@ -283,7 +285,8 @@ fn constant(placeholder: &Placeholder, literal: Span) -> TokenStream {
     quote_spanned!(span=> &#(#names)::* #path)
 }
 
-/// Returns the path `.a.0.b()`, with errors shown at the key.
+/// Returns the members after the first name of a placeholder, such as `.a.0.b()`, and their span.
+/// With this span, rustc shows errors at the key.
 fn members(placeholder: &Placeholder, literal: Span) -> (Span, TokenStream) {
     let span = Span::call_site().located_at(literal);
     let path = placeholder.path.iter().map(|member| match member {
@@ -346,8 +349,8 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves whole arguments into the body, so that they are dropped before the release. Otherwise the
-/// body might capture only a field of an argument.
+/// Moves whole arguments into the body, so that they are dropped before the release of the lock.
+/// Otherwise the body might capture only a field of an argument.
 ///
 /// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
 /// not mention any other argument, so that rustc reports it as unused.
@@ -394,14 +397,15 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
 /// a crate of another edition.
 ///
 /// rustc warns about superfluous braces around a single expression, but not about those of a block
-/// with an attribute. The attribute here has no other effect.
+/// with an attribute. So the block gets `#[deny()]`, which has no other effect.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
     quote_spanned!(here()=> #[deny()] #body)
 }
 
 /// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
-/// the code calls `From` for this parameter. If the bound is missing, rustc can then suggest it.
+/// the generated code calls `From` for this parameter. If its `From` bound is missing, rustc can
+/// then suggest the bound.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>

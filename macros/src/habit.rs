@@ -5,11 +5,11 @@
 use crate::diag::{Message, closest};
 use crate::printf;
 
-/// Names that a key of this function can insert, and names that this key does insert.
+/// Names that a key of the function can insert, and names that the checked key inserts.
 pub(crate) struct Names<'a> {
-    /// The arguments, including `self`.
+    /// The arguments of the function, including `self`.
     pub(crate) arguments: Vec<&'a str>,
-    /// The first name of each placeholder of this key, such as `order` of `<order.id>`.
+    /// The first name of each placeholder of the checked key, such as `order` of `<order.id>`.
     pub(crate) inserted: Vec<&'a str>,
 }
 
@@ -228,8 +228,8 @@ fn braces(inside: &str, written: &str, names: &Names<'_>) -> Option<Message> {
     })
 }
 
-/// True for a format, such as the `?` of `{id:?}`, `>5` or `02`. False for `{order:all}`, which is
-/// a valid hash tag.
+/// True for a format, such as the `?` of `{id:?}`, `>5` or `02`. False for the `all` of
+/// `{order:all}`, which is a valid hash tag.
 fn is_format(format: &str) -> bool {
     format.contains(['?', '#', '>', '<', '0'])
 }
@@ -270,8 +270,9 @@ fn unknown(written: &str, root: &str, names: &Names<'_>) -> Message {
 }
 
 /// Returns the error for a key such as `order:id` without any placeholder, where `id` is an
-/// argument. Such a part names the value of one call, so it was meant as a placeholder. Other
-/// words, such as the `catalog` of `reprice:catalog`, may be meant as text.
+/// argument. A name such as `id` or `order_id` stands for the value of one call, so the user meant
+/// a placeholder. Names of other arguments, such as the `catalog` of `reprice:catalog`, may be
+/// meant as text.
 fn bare(text: &str, names: &Names<'_>) -> Option<Message> {
     let mut parts = text.split([':', '/', '|', '{', '}']);
     let part = parts.find(|part| {

@@ -71,7 +71,7 @@ fn an_error_suggests_the_placeholder_to_write() {
     }
 }
 
-/// Fails if a key meant literally is refused.
+/// Fails if a key is refused because its text resembles the placeholder of another tool.
 #[test]
 fn literal_keys_are_accepted() {
     for text in [
@@ -107,7 +107,8 @@ fn literal_keys_are_accepted() {
     }
 }
 
-/// Fails if a key is refused because its text also contains the name of an inserted argument.
+/// Fails if a key that inserts `id` is refused for text that only resembles a placeholder of `id`.
+/// Also fails if such a key may contain an obvious mistake, such as `${id}`.
 #[test]
 fn an_inserted_argument_can_be_named() {
     for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {

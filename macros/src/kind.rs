@@ -1,4 +1,5 @@
-//! Facts from the written types of arguments and errors, without help from rustc.
+//! Classifies the types of arguments and errors by their written form, because a macro has no type
+//! information.
 
 use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Type};
 
@@ -68,7 +69,8 @@ impl Kind {
     }
 }
 
-/// True if `name` is a type parameter of the function, or looks like a type parameter of an impl.
+/// True if `name` is a type parameter of the function, or looks like a type parameter of an impl:
+/// `T` or `T2`.
 fn is_parameter(name: &str, generics: &Generics) -> bool {
     let own = generics.params.iter().any(|parameter| match parameter {
         GenericParam::Type(parameter) => parameter.ident == name,

@@ -1,6 +1,6 @@
-//! The name under which the user's crate depends on `leasehold`. A crate that renames the
-//! dependency in its own `Cargo.toml` is supported. The manifest is read line by line, because a
-//! parser would cost several dependencies.
+//! Finds the name under which the user's crate depends on `leasehold`. A crate may rename the
+//! dependency in its own `Cargo.toml`. The manifest is read line by line, because a parser would
+//! cost several dependencies.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Copies of the attribute. If `#[automock]` of the crate `mockall` mocks a method, it also puts
-//! the method's attributes on the items that it generates.
+//! Detects copies of the attribute on generated mocks. The `#[automock]` of the crate `mockall`
+//! copies the attributes of a method to the items that it generates.
 
 use proc_macro2::{TokenStream, TokenTree};
 

@@ -73,7 +73,7 @@ fn no_keyword(placeholder: &Placeholder, keyword: &str) -> Message {
 }
 
 /// Returns the error for `<items.len>`, where the user forgot `()`. rustc would suggest to insert
-/// it in the wrong place.
+/// `()` in the wrong place.
 fn no_field(placeholder: &Placeholder, target: &Target) -> Option<Message> {
     let Kind::WithoutFields(ty) = target.binding(&placeholder.root)?.kind else {
         return None;
@@ -132,7 +132,7 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
     })
 }
 
-/// True if a name is written like a constant.
+/// True if a name is written like a constant, such as `MAX_ITEMS`.
 fn is_constant(name: &str) -> bool {
     name.len() > 1
         && !name.contains(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
@@ -185,8 +185,9 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
     }
 }
 
-/// Changes the help about another tool's placeholder inside an expression. It then suggests a
-/// string literal as the key, because inside an expression even `<id>` is not filled.
+/// Replaces the help of an error about another tool's placeholder inside an expression. The new
+/// help suggests a string literal as the key, because inside an expression even `<id>` is not
+/// filled.
 fn alone(message: Message, text: &str) -> Message {
     let help = message.help.as_deref().unwrap_or_default();
     let quoted = |text: &str| text.split('`').nth(1).unwrap_or_default().to_owned();

@@ -63,7 +63,7 @@ impl RawOption {
     }
 }
 
-/// Returns the error for a token where a comma is expected.
+/// Returns the error for a missing comma after an option.
 fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     if input.peek(Token![;]) {
         return Message::new("options are separated by `,`").help("write `,` instead of `;`");
@@ -151,7 +151,7 @@ fn skip(input: ParseStream<'_>) {
 }
 
 /// Removes the parentheses around a literal, and the invisible groups of `macro_rules`, so that a
-/// literal inside them still counts as one.
+/// literal inside them still counts as a literal.
 pub(crate) fn peel(value: Expr) -> Expr {
     match value {
         Expr::Group(group) => peel(*group.expr),
@@ -163,7 +163,7 @@ pub(crate) fn peel(value: Expr) -> Expr {
     }
 }
 
-/// Returns the error for a value without a name, and the intended option.
+/// Returns the option that a value without a name was probably meant for, and the error.
 fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
     let what = "an option must have a name";
     let ahead = input.fork();

@@ -1,4 +1,4 @@
-//! The code by which the call runs its body.
+//! Generates the code through which the call runs its body.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -7,8 +7,8 @@ use crate::check::LockSpec;
 use crate::tokens::here;
 
 /// Returns the code that runs the body. An async body stays in the caller's frame, and the runtime
-/// gets only a reference. A detached body, and the closure of a function that is not async, are
-/// moved into the call.
+/// gets only a reference to it. A detached body, and the closure of a function that is not async,
+/// are moved into the call.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // Some options require that the body or its result implements a trait. With the option's span,
     // rustc reports a missing trait at the option.
@@ -31,8 +31,8 @@ pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
         .or(replay)
         .map(|_| quote_spanned!(here()=> , __leasehold::hint));
     if blocks {
-        // The closure is an argument, because rustc then infers from the called function that the
-        // closure runs once.
+        // The closure is written directly as the argument, not as a variable. rustc then infers
+        // from the called function that the closure runs once.
         return quote_spanned! {here()=>
             let __leasehold_out = __leasehold_call.#run(#body #hint);
         };

@@ -9,7 +9,8 @@ use syn::{Attribute, FnArg, Pat, Signature, Type};
 use crate::kind::Kind;
 use crate::tokens;
 
-/// The tokens around a group, and the group's delimiters. The content is filled in later.
+/// The tokens before and after a group, and the group's delimiters. `fill` adds the content of the
+/// group.
 pub(crate) struct Frame {
     pub(crate) before: TokenStream,
     pub(crate) delimiter: Delimiter,

@@ -1,12 +1,12 @@
-//! Expansions of the attribute, kept as files. `UPDATE_SNAPSHOTS=1 cargo test -p leasehold-macros`
-//! rewrites them.
+//! Compares expansions of the attribute with stored files.
+//! `UPDATE_SNAPSHOTS=1 cargo test -p leasehold-macros` rewrites the files.
 
 use std::path::Path;
 
 use proc_macro2::TokenStream;
 
-/// Returns the formatted expansion. The formatter leaves the arguments of a macro alone, so `pin!`
-/// is shown as a function.
+/// Returns the formatted expansion. The formatter does not format the arguments of a macro, so the
+/// snapshot shows `pin!(…)` as the call `pin(…)`.
 fn expand(source: &str) -> String {
     let (args, item) = source.split_once('\n').expect("options in the first line");
     let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");

@@ -24,15 +24,15 @@ pub(crate) struct Target {
     pub(crate) body: Group,
     /// Span of the user's `async`, or of `fn` if the function is not async.
     pub(crate) async_span: Span,
-    /// True if the function is not async: the call parks its thread.
+    /// True if the function is not async. Its call then parks the thread.
     pub(crate) blocks: bool,
-    /// Names that the body can use.
+    /// Names that the parameters bind for the body.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
-    /// Part of the return type whose work begins or continues after the release.
+    /// Part of the return type whose work begins or continues after the release of the lock.
     pub(crate) deferred: Option<Deferred>,
     /// True if the body's value is the value of a function or an `async` block. False under
-    /// `#[async_trait]`, where it is the value of a `let`.
+    /// `#[async_trait]`, where a `let` statement binds the value.
     pub(crate) returns_itself: bool,
     /// Error type of the function, if it is a type parameter.
     pub(crate) generic_error: Option<Type>,
@@ -41,7 +41,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Splits the function into its parts, or reports why the attribute is not possible here.
+    /// Splits the function into its parts, or reports why the function cannot have the attribute.
     pub(crate) fn parse(item: TokenStream, diagnostics: &Diagnostics) -> Option<Self> {
         match Item::split(item).and_then(Item::target) {
             Ok(target) => Some(target),

@@ -118,8 +118,8 @@ impl Template {
     }
 
     /// Checks that there is a `:`, `{` or `}` between two placeholders. Values are encoded, and
-    /// contain none of these characters. Without a separator, `<a><b>` would be the same key for
-    /// `1, 23` and for `12, 3`.
+    /// contain none of these characters. Without a separator, the values `1` and `23` of `<a><b>`
+    /// would give the same key as `12` and `3`.
     fn separators(&self) -> Vec<Message> {
         let mut errors = Vec::new();
         let mut last: Option<(&Placeholder, String)> = None;
@@ -272,8 +272,8 @@ impl Placeholder {
         self.root.contains("::")
     }
 
-    /// Returns the first name in the placeholder that is a keyword of Rust, which cannot name
-    /// anything.
+    /// Returns the first field or method in the placeholder whose name is a keyword. Rust allows no
+    /// such name.
     pub(crate) fn keyword(&self) -> Option<&str> {
         let fields = self.path.iter().filter_map(|member| match member {
             Member::Field(name) | Member::Method(name) => Some(name.as_str()),
@@ -285,7 +285,8 @@ impl Placeholder {
     }
 }
 
-/// Returns the advice for a placeholder that does not begin with a name.
+/// Returns the advice for a placeholder whose first part is not a name, such as `<&id>` or
+/// `<id:?>`.
 fn meant(text: &str) -> String {
     const CONVERTERS: [&str; 7] = ["int", "string", "str", "float", "path", "uuid", "u64"];
     const MARKS: [char; 8] = ['&', '*', '$', '#', ':', '@', '%', '='];

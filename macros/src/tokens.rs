@@ -38,8 +38,8 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
-/// Returns the place of the attribute, as a span of the user's code. For a span of the macro, rustc
-/// would add a note that the error "originates" in the attribute, which the user sees anyway.
+/// Returns the place of the attribute, as a span of the user's code. With a span of the macro,
+/// rustc would add a note that the error "originates" in the attribute, which is obvious.
 pub(crate) fn attribute_span(item: &TokenStream) -> Span {
     let attribute = Span::call_site();
     let first = item.clone().into_iter().next();
@@ -61,7 +61,7 @@ pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
     }
 }
 
-/// True if `name` occurs anywhere, even in a format string `"{name}"`.
+/// True if `name` occurs anywhere in the tokens, even in a format string such as `"{name}"`.
 pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(ident) => plain(&ident) == name,
@@ -74,7 +74,8 @@ pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// True if `name` may be used as a variable. A field, a method or a part of a path does not count.
+/// True if the tokens may use a variable `name`. A field, a method or a part of a path with this
+/// name does not count.
 pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let used = |(index, token): (usize, &TokenTree)| match token {
@@ -178,9 +179,9 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// True if an expression has a use of `name` that only borrows it: one that neither moves the whole
-/// value nor calls `into_…` on it. Generated code uses `name` again only then, because a moved
-/// value cannot be used.
+/// True if an expression has a use of `name` that only borrows the value. Such a use neither moves
+/// the whole value nor calls `into_…` on it. Generated code uses `name` again only in this case,
+/// because a moved value cannot be used.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {
@@ -202,7 +203,8 @@ pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(borrowed)
 }
 
-/// Like [`borrows`], but inside a group, where a lone name is an argument that is moved.
+/// Like [`borrows`], but for the tokens inside a group. There, a name alone is an argument of a
+/// call, which moves the value.
 fn borrows_inside(group: &Group, name: &str) -> bool {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     let alone = matches!(tokens.as_slice(), [TokenTree::Ident(ident)] if plain(ident) == name);

@@ -1,6 +1,6 @@
-//! The arguments of a function whose attribute has an error. Without the generated code, some of
-//! them are unused. That is not the user's mistake, so rustc must not report it. An `#[allow]`
-//! would itself be an error in a crate that forbids the lint.
+//! Adds a use of each argument to a function whose attribute has an error. Without the generated
+//! code, some arguments are unused. The user did not cause this, so rustc must not warn about
+//! unused arguments. An `#[allow]` would itself be an error in a crate that forbids the lint.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -55,7 +55,7 @@ fn with_uses(body: &Group, signature: &Signature) -> Group {
     body
 }
 
-/// Returns the number of tokens in `#![…]` at the start of a body.
+/// Returns the number of tokens that the inner attributes (`#![…]`) at the start of a body have.
 fn inner_attributes(body: &[TokenTree]) -> usize {
     let is = |token: &TokenTree, char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == char);
     let attributes = body.chunks(3).take_while(|tokens| {

@@ -18,7 +18,7 @@ const MAX_REPLAY: u64 = 30 * 24 * 3_600_000;
 /// Maximum number of keys in one call. The runtime has the same limit.
 const MAX_KEYS: usize = 16;
 
-/// Parses a template, an expression, or an array of them.
+/// Parses a template, an expression, or an array of templates and expressions.
 pub(crate) fn key(option: &RawOption) -> Result<Vec<KeyArg>, Problem> {
     match required(option, "key = \"order:<id>\"")? {
         Expr::Array(array) => keys(array),
@@ -329,7 +329,7 @@ pub(crate) fn on_error(option: &RawOption) -> Result<Box<Expr>, Problem> {
     Err(Problem::new(value.span(), message))
 }
 
-/// Parses the name of the handle inside the body.
+/// Parses the name of the variable through which the body can use its lock.
 pub(crate) fn guard(option: &RawOption) -> Result<Ident, Problem> {
     let value = required(option, "guard = lock")?;
     if let Expr::Path(path) = value {

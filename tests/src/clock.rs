@@ -18,7 +18,7 @@ pub fn now() -> u64 {
     seconds * 1_000_000 + nanos / 1_000
 }
 
-/// The timestamp of the moment `after` from now.
+/// Returns the timestamp of the time `after` from now.
 pub fn in_future(after: Duration) -> u64 {
     now() + micros(after)
 }

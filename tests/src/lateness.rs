@@ -42,13 +42,13 @@ pub fn start() {
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // The thread may be late right now, which is not recorded yet.
+    // The thread may be late at this moment, and such a delay is not recorded yet.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
 /// The delay of a busy machine, which a test adds to a time limit. The test creates this value
-/// before the measured time, and reads it after.
+/// before the measured time, and reads the delay after the measured time.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
     from: u64,

@@ -53,7 +53,7 @@ mod package {}
 #[doc = include_str!("../../docs/frameworks.md")]
 mod frameworks {}
 
-/// Compiles the examples of the page on `replay`, which need that feature and axum.
+/// Compiles the examples of the page on `replay`, which need the feature `replay` and axum.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/replay.md")]
 mod replay {}

@@ -1,4 +1,5 @@
-//! Callers that contend for a few keys while a test causes faults. Every section is recorded.
+//! Callers that contend for a few keys while a test causes faults. Each run of a body inside its
+//! lock (a "section") is recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use crate::lateness::Excuse;
 use crate::random::Random;
 use crate::recorder::{Recorder, Section, Violation};
 
-/// Nanoseconds per microsecond, the unit of the recorder.
+/// Nanoseconds per microsecond. The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
 /// Running callers, which contend for the keys.
@@ -114,12 +115,12 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// Number of pairs of sections that overlap, or whose fences are in the wrong order. Such pairs
-    /// may occur, because replication is asynchronous. `what` is printed with the counts.
+    /// Number of pairs of sections that overlap, or whose fences are in the wrong order.
+    /// Asynchronous replication allows such pairs. `what` is printed with the counts.
     ///
     /// # Panics
     ///
-    /// Panics if a promise is broken that does not depend on replication.
+    /// Panics if a promise that does not depend on replication is broken.
     pub fn overlaps(&self, what: &str) -> usize {
         let (mut overlaps, mut crossed, mut others) = (0, 0, Vec::new());
         for found in self.recorder().violations() {
@@ -145,9 +146,8 @@ impl Ended {
     }
 }
 
-/// True if two masters may have granted these leases, so that the later body has the lesser fence.
-/// Each master counts its fences separately. This is possible only if the later lease was requested
-/// before the earlier body ended.
+/// True if two masters, each with separate fences, may have granted these leases. The later body
+/// then has the smaller fence, and its lease was requested before the earlier body ended.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

@@ -21,10 +21,11 @@ pub enum Flow {
     Pass,
     /// Bytes are held back, and pass when the flow changes.
     Stall,
-    /// Bytes vanish. Later bytes of the same connection and direction vanish too, even after the
-    /// flow changes.
+    /// Bytes vanish. After that, later bytes of the same connection and direction vanish too, even
+    /// if the flow changes.
     BlackHole,
-    /// Requests pass and answers vanish. Later answers on the same connection vanish too.
+    /// Requests pass and answers vanish. After that, later answers on the same connection vanish
+    /// too, even if the flow changes.
     LoseAnswers,
 }
 
@@ -41,8 +42,8 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Number of times that all connections were cut. Each change cuts them, and `u64::MAX` also
-    /// ends the proxy.
+    /// Number of cuts so far. Each change of this number closes all connections. The number
+    /// `u64::MAX` also ends the proxy.
     cuts: watch::Sender<u64>,
 }
 
@@ -58,7 +59,7 @@ impl Pipe {
     }
 
     /// Starts a proxy at an address that the clients already use. While the target does not listen,
-    /// a client's connection stays open for up to `patience` instead of being refused.
+    /// a client's connection stays open for up to `patience` before the proxy closes it.
     ///
     /// # Panics
     ///
@@ -111,7 +112,8 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.state.cuts.send_replace(u64::MAX);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread. The panic was already printed.
+            // `join` returns an error only if the thread has panicked, and the panic was already
+            // printed.
             let _ = thread.join();
         }
     }

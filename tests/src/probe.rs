@@ -16,7 +16,7 @@ pub trait Probe: Send + Sync {
     /// True if the lock from [`take`](Self::take) is still on the store, and unchanged.
     fn untouched(&self, key: &str) -> bool;
 
-    /// Overwrites the current lock with a lock of another holder, which no correct client does.
+    /// Overwrites the current lock with a lock of another holder. No correct client does this.
     fn steal(&self, key: &str, ttl: Duration) {
         unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
     }
@@ -32,11 +32,11 @@ enum Ask {
     GiveBack(String),
 }
 
-/// A probe of a `memory://` store. It reports that a key exists if a second pool on the same store
-/// cannot take the key.
+/// A probe of a `memory://` store. The probe has a second pool on the same store. It reports that a
+/// key exists if this pool cannot take the key.
 ///
-/// The pool has a runtime on a separate thread. So any code can block while it waits for an answer,
-/// even a destructor inside the test's runtime.
+/// This second pool runs on a separate thread with a separate runtime. So any code can block until
+/// the probe answers, even a destructor inside the test's runtime.
 #[derive(Debug)]
 pub struct MemoryProbe {
     ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,
@@ -97,7 +97,7 @@ fn serve(url: &str, asked: &Receiver<(Ask, Sender<bool>)>) {
         let mut taken: Vec<LockGuard> = Vec::new();
         while let Ok((ask, reply)) = asked.recv() {
             let answer = answer(&pool, &mut taken, ask).await;
-            // An error means that the asking thread no longer waits.
+            // `send` fails only if the asking thread no longer waits for the answer.
             let _ = reply.send(answer);
         }
     });

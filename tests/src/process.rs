@@ -8,18 +8,19 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Waits until standard input ends because the test process has ended, even by SIGKILL. Then kills
-/// the process `$1` and removes the folder `$2`. Also removes the files that `libfaketime` made for
-/// `$1`. With these files left, it would fail in a later process with the same id.
+/// Script of the shell that watches the test process. The shell's standard input ends when the test
+/// process ends, even by SIGKILL. The shell then kills the process `$1` and removes the folder
+/// `$2`. It also removes the files that `libfaketime` made for `$1`, because `libfaketime` would
+/// fail in a later process with the same id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
 /// Time limit for a process to stop after SIGSTOP.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process, killed together with the test process. Dropping this value kills the child by
-/// its id. A shell watches the test process, and kills the child if the test process dies without
-/// dropping anything.
+/// A child process, killed together with the test process. Dropping this value kills the child. If
+/// the test process dies without dropping this value, a shell that watches the test process kills
+/// the child.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -27,8 +28,8 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Starts the shell that watches for a running child. If the test process dies, the shell also
-    /// removes `folder`.
+    /// Starts a shell that watches the test process. If the test process dies, the shell kills
+    /// `child` and removes `folder`.
     ///
     /// # Panics
     ///
@@ -63,11 +64,11 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process (SIGSTOP), and waits until it has stopped. On a busy machine its threads
-    /// may continue for some milliseconds after the signal.
+    /// Stops the process (SIGSTOP), and waits until it has stopped. On a busy machine the threads
+    /// of the process may continue for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // `waitid` never reports an ended process as stopped. It returns an error instead, which
+        // For an ended process, `waitid` returns an error instead of reporting a stop. The error
         // ends the wait, too.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
@@ -83,8 +84,8 @@ impl Leashed {
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        // The watching shell ends first. Otherwise it could later kill another process that reuses
-        // the child's id.
+        // The watching shell is killed first. Otherwise it could later kill another process that
+        // has got the child's id.
         let _ = self.leash.kill();
         let _ = self.leash.wait();
         let _ = self.child.kill();

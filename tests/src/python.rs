@@ -5,11 +5,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Returns the interpreter from `LEASEHOLD_TEST_PYTHON`. Without this variable, returns the
-/// interpreter of a virtual environment under `target`, which is created on first use.
+/// interpreter of a virtual environment under `target`. The first call creates this environment.
 ///
 /// # Panics
 ///
-/// Panics if there is no interpreter and none can be installed. The message explains what to do.
+/// Panics if the interpreter or its package is missing and cannot be installed. The message
+/// explains what to do.
 pub fn interpreter(target: &Path) -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| match std::env::var_os("LEASEHOLD_TEST_PYTHON") {

@@ -1,5 +1,5 @@
-//! Several independent servers, for `redlock://`. A restarted node does not vote until it has run
-//! for longer than the longest ttl.
+//! Several independent Redis servers, the nodes of a `redlock://` store. A newly started node does
+//! not vote until it has run for longer than the longest ttl.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -12,12 +12,12 @@ use crate::server::{Server, ServerOptions};
 use crate::server_clock::ServerClock;
 use crate::wait;
 
-/// A node begins to vote when it has run for the longest ttl plus this time.
+/// Time that a node waits in addition to the longest ttl before it begins to vote.
 const SLACK: Duration = Duration::from_secs(2);
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Independent masters.
+/// Independent Redis servers, the nodes of a `redlock://` store.
 #[derive(Debug)]
 pub struct Quorum {
     /// The nodes.
@@ -25,7 +25,7 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// Starts `count` servers, which are too young to vote.
+    /// Starts `count` servers. They do not vote yet, because they have just been started.
     ///
     /// # Panics
     ///
@@ -34,8 +34,8 @@ impl Quorum {
         Self::start(count, &ServerOptions::new())
     }
 
-    /// Starts `count` servers that vote at once on locks of any ttl, because their clocks are set
-    /// forward after the start.
+    /// Starts `count` servers that vote at once on locks of any ttl. After the start, their clocks
+    /// are set forward, so the servers report an uptime of more than one day, the longest ttl.
     ///
     /// # Panics
     ///
@@ -89,13 +89,14 @@ impl Quorum {
         }
     }
 
-    /// The URL of the nodes. A node votes once it is older than `max_ttl` and all ttls in use. The
-    /// `max_ttl` of this URL is short, so the ttls of the test decide.
+    /// The URL of the nodes. A node votes once it is older than `max_ttl` and all ttls in use. This
+    /// URL has a short `max_ttl`, so only the ttls of the test matter.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }
 
-    /// The URL of the nodes, with `options` instead of a short `max_ttl`.
+    /// The URL of the nodes with these options, which replace the short `max_ttl` of
+    /// [`url`](Self::url).
     pub fn url_with(&self, options: &str) -> String {
         url(self.servers.iter().map(Server::address), options)
     }
@@ -132,14 +133,16 @@ pub fn count(probes: &[RedisProbe], key: &str) -> usize {
     there.count()
 }
 
-/// The remaining keys with `prefix` on all nodes.
+/// The keys that remain on any node and begin with `lock:` and `prefix`. Leasehold's internal keys
+/// (`lock:%…`) are left out.
 pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     let pattern = format!("lock:{prefix}*");
     let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));
     keys.filter(|key| !key.starts_with("lock:%")).collect()
 }
 
-/// A probe for keys with one prefix on all nodes of a quorum. It can also act as another holder.
+/// A probe for keys with one prefix on all nodes of a quorum. It reports what most nodes have, and
+/// can act as another holder.
 #[derive(Debug)]
 pub struct QuorumProbe {
     nodes: Vec<RedisProbe>,

@@ -1,5 +1,5 @@
-//! Repeatable random schedules. Every test prints its seed, and uses the seed in
-//! `LEASEHOLD_TEST_SEED` if it is set.
+//! Repeatable random schedules. Every test prints its seed. To repeat a schedule, set
+//! `LEASEHOLD_TEST_SEED` to the printed seed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
-    /// Makes a generator with the seed in `LEASEHOLD_TEST_SEED`, or with a new seed. The seed is
-    /// printed with `name`.
+    /// Makes a generator with the seed in `LEASEHOLD_TEST_SEED`, or with a new seed if this
+    /// variable is not set. The seed is printed with `name`.
     ///
     /// # Panics
     ///
-    /// Panics if that variable is not a number.
+    /// Panics if `LEASEHOLD_TEST_SEED` is not a number.
     pub fn seeded(name: &str) -> Self {
         let seed = match std::env::var("LEASEHOLD_TEST_SEED") {
             Ok(text) => text.parse().expect("LEASEHOLD_TEST_SEED is a number"),

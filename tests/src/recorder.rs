@@ -21,12 +21,13 @@ pub struct Section {
     pub entered: u64,
     /// End of the body; `None` if the body was killed.
     pub left: Option<u64>,
-    /// End of the lease, as last confirmed to the holder.
+    /// End of the lease, as the store last confirmed it to the holder.
     pub deadline: u64,
 }
 
 impl Section {
-    /// The last moment at which this body can have run. For a killed body, this is its deadline.
+    /// The last moment at which this body can have run. For a killed body, this moment is its
+    /// deadline.
     pub fn end(&self) -> u64 {
         self.left.unwrap_or(self.deadline)
     }
@@ -35,9 +36,9 @@ impl Section {
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// Two bodies ran inside one lock.
+    /// Two bodies ran inside one lock at the same time.
     Overlap(Section, Section),
-    /// The fence of the later holder is not greater than that of the earlier one.
+    /// The fence of a holder is not greater than the fence of the holder before it.
     FenceOrder(Section, Section),
     /// A body continued after its deadline.
     Outlived(Section),
@@ -65,8 +66,8 @@ impl Recorder {
         Self::default()
     }
 
-    /// Records the start of a body. The section ends when the returned value is dropped, so the
-    /// body must keep this value.
+    /// Records the start of a body. The body must keep the returned value until it ends, because
+    /// dropping the value records the end of the body.
     pub fn enter(&self, key: &str, fence: Option<u64>, deadline: u64) -> Inside<'_> {
         Inside {
             recorder: self,

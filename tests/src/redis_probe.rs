@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(60);
 const DELETE_IF: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
-/// One blocking connection. Keys must be passed as they are on the server, unless
+/// One blocking connection to a Redis server. Keys must be passed as they are on the server, unless
 /// [`namespace`](Self::namespace) sets a prefix.
 pub struct RedisProbe {
     connection: Mutex<Connection>,
@@ -30,11 +30,12 @@ impl std::fmt::Debug for RedisProbe {
 }
 
 impl RedisProbe {
-    /// Connects, and retries if a server on a busy machine does not answer in time.
+    /// Connects. Retries for up to a minute if the server does not answer in time, as on a busy
+    /// machine.
     ///
     /// # Panics
     ///
-    /// Panics if there is no server.
+    /// Panics if the connection is refused, or if no attempt succeeds within a minute.
     pub fn connect(url: &str) -> Self {
         let started = Instant::now();
         loop {
@@ -73,7 +74,7 @@ impl RedisProbe {
         })
     }
 
-    /// Returns the number of calls of a command since the start of the server or the last
+    /// Returns the number of executions of a command since the server's start, or since the last
     /// `CONFIG RESETSTAT`.
     pub fn calls(&self, command: &str) -> u64 {
         let stats: String = self.run(cmd("INFO").arg("commandstats"));
@@ -103,8 +104,9 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// The value that a holder wrote to `key`. `None` if there is no holder. A value that ends with
-    /// `:claim` counts as none: the lock is reserved for the next process in the queue.
+    /// The value that a holder wrote to `key`, or `None` if there is no holder. A value that ends
+    /// with `:claim` is not a holder's value. It reserves the lock for the next process in the
+    /// queue.
     ///
     /// # Panics
     ///
@@ -140,7 +142,8 @@ impl RedisProbe {
         reply.is_some()
     }
 
-    /// `SET key value PX ttl`, which no correct client sends, because it overwrites another holder.
+    /// `SET key value PX ttl`. No correct client sends this command, because it overwrites the lock
+    /// of another holder.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);
@@ -154,8 +157,8 @@ impl RedisProbe {
         self.run(&script)
     }
 
-    /// All keys that match a pattern. Does not add the namespace to the pattern, or remove it from
-    /// the keys.
+    /// All keys that match a pattern. The pattern and the returned keys are as on the server: no
+    /// namespace is added or removed.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         self.run(cmd("KEYS").arg(pattern))
     }

@@ -1,10 +1,10 @@
-//! Runs one test of the present test program again, with a seeded bug.
+//! Runs one test of the current test program again in another process, with a seeded bug.
 
 use std::env;
 use std::process::Command;
 
-/// Runs `test` of this program with a seeded bug, and fails if the test passes. It would then not
-/// detect the mistake for which it was written.
+/// Runs `test` of this program with a seeded bug, and fails if the test passes. A test that passes
+/// with the bug does not detect the mistake for which it was written.
 ///
 /// # Panics
 ///
@@ -13,7 +13,7 @@ pub fn fails_with(bug: &str, test: &str) {
     fails_in(&[("LEASEHOLD_SEEDED_BUG", bug)], test);
 }
 
-/// Like `fails_with`, but the bug is selected by these environment variables.
+/// Like `fails_with`, but these environment variables select the bug.
 pub(crate) fn fails_in(bug: &[(&str, &str)], test: &str) {
     let program = env::current_exe().expect("this program has a path");
     let mut again = Command::new(program);

@@ -1,5 +1,5 @@
-//! Limits the number of tests that run at the same time, among those that load the processors. A
-//! test that measures times runs without the others.
+//! Limits the number of CPU-heavy tests that run at the same time. A test that measures times runs
+//! while no other CPU-heavy test runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// The places that a running test occupies. A test starts only if enough places are free. Dropping
-/// this value frees the places.
+/// The places that a running test occupies. A test starts only when enough places are free.
+/// Dropping this value frees the places.
 #[derive(Debug)]
 #[must_use]
 pub struct Places(usize);
@@ -18,7 +18,7 @@ pub fn enter() -> Places {
     take(1)
 }
 
-/// Takes all places, so that no other test that needs a place runs meanwhile.
+/// Waits until all places are free, and takes them. No other test that needs a place can then run.
 pub fn alone() -> Places {
     take(all())
 }

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that watch them, all of them real processes.
+//! A Redis master, its replicas, and the Sentinels that watch them, all of them real processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,11 +19,12 @@ use crate::wait;
 pub const MASTER: &str = "shop";
 
 /// Time limit for a change in which several processes must find each other. It is long, because a
-/// Sentinel delayed by two seconds (as on a busy machine) does nothing for thirty seconds (`TILT`).
+/// busy machine may delay a Sentinel by two seconds. The Sentinel then does nothing for thirty
+/// seconds (its `TILT` mode).
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Silence after which a master counts as down, in milliseconds. It is so long that a delay of a
-/// busy machine does not cause a fail-over.
+/// Silence after which a master counts as down, in milliseconds. It is long enough that a delay on
+/// a busy machine does not cause a fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// Configuration of the servers and the Sentinels.
@@ -130,7 +131,8 @@ impl Setup {
         panic!("redis-server --sentinel does not start")
     }
 
-    /// Starts a Sentinel. Returns `None` if another process took its port first.
+    /// Starts a Sentinel. Returns `None` if the process ends before its first answer, usually
+    /// because another process has taken the port.
     fn try_sentinel(&self, master: u16) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
         let tls_port = self.certificates.as_ref().map(|_| free_port());
@@ -192,7 +194,7 @@ impl Setup {
 #[derive(Debug)]
 struct Sentinel {
     process: Leashed,
-    /// The port for plain text.
+    /// The port without TLS.
     port: u16,
     tls_port: Option<u16>,
     password: Option<String>,
@@ -260,7 +262,7 @@ impl Deployment {
         format!("{scheme}://{user}{}/{MASTER}{own}", hosts.join(","))
     }
 
-    /// The plain-text ports of the running Sentinels.
+    /// The ports without TLS of the running Sentinels.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.running_sentinels().map(|sentinel| sentinel.port)
     }
@@ -269,7 +271,8 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// Panics if that server was killed and the Sentinels have not noticed it yet.
+    /// Panics if that server does not run, for example because the Sentinels have not yet noticed
+    /// that it was killed.
     pub fn master(&self) -> &Server {
         let port = self.named();
         let mut running = self.servers.iter().flatten();
@@ -339,7 +342,7 @@ impl Deployment {
         });
     }
 
-    /// Starts a killed server and waits until it is a replica.
+    /// Starts a killed server, and waits until it is a replica in sync with the master.
     ///
     /// # Panics
     ///
@@ -381,7 +384,8 @@ impl Deployment {
         }
     }
 
-    /// Stops one Sentinel (SIGSTOP), which then accepts connections and answers nothing.
+    /// Stops one Sentinel (SIGSTOP). The Sentinel then still accepts connections, but answers
+    /// nothing.
     pub fn pause_sentinel(&self) {
         if let Some(sentinel) = self.running_sentinels().last() {
             sentinel.process.pause();
@@ -392,12 +396,12 @@ impl Deployment {
         self.sentinels.iter().flatten()
     }
 
-    /// Waits until all other servers are replicas of the master and in sync, and the Sentinels list
-    /// all of them.
+    /// Waits until all running servers except the master are its replicas and in sync. Also waits
+    /// until each Sentinel lists all replicas and all other Sentinels.
     ///
     /// # Panics
     ///
-    /// Panics if that does not happen in time.
+    /// Panics if the deployment is not complete in time.
     pub fn wait_until_complete(&self) {
         let replicas = self.servers.iter().flatten().count() - 1;
         let others = self.running_sentinels().count() - 1;
@@ -414,7 +418,7 @@ impl Deployment {
         });
     }
 
-    /// Number of replicas in sync, as the master reports it.
+    /// Number of replicas in sync, reported by the master.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

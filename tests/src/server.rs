@@ -19,9 +19,9 @@ use crate::wait;
 
 /// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
-/// The first port that tests use. Their ports are below those that the system gives to clients.
-/// Otherwise a client could get the port of a server that restarts. A client that connects to this
-/// port could even reach itself.
+/// The first port for test servers. Test ports are below the range from which the system chooses
+/// ports for outgoing connections. Otherwise an outgoing connection could occupy the port of a
+/// server that restarts. A client of this server could even connect to itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -79,7 +79,7 @@ impl ServerOptions {
             .option("maxmemory-policy", &["noeviction"])
     }
 
-    /// Makes the server write every change to disk before it answers.
+    /// Makes the server write every change to disk before it answers the client.
     pub fn append_only(self) -> Self {
         self.option("appendonly", &["yes"])
             .option("appendfsync", &["always"])
@@ -91,7 +91,7 @@ impl ServerOptions {
         self.option("replicaof", &["127.0.0.1", &port])
     }
 
-    /// Adds a separate port for TLS, which the server also announces to other servers.
+    /// Adds a separate port for TLS. Other servers and Sentinels then use this port.
     pub fn tls(self, certificates: &Certificates) -> Self {
         let port = free_port();
         let settings = certificates.settings(port);
@@ -133,8 +133,8 @@ impl ServerOptions {
         panic!("redis-server does not start:\n{}", folder.log());
     }
 
-    /// Runs `redis-server`. Returns `None` if it ends at once because another process has taken the
-    /// port.
+    /// Runs `redis-server` and waits for its first answer. Returns `None` if the process ends
+    /// before, usually because another process has taken the port.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
         let program = self.program.as_ref().map(OsString::from);
@@ -172,12 +172,11 @@ impl ServerOptions {
     }
 }
 
-/// The program of a server: `LEASEHOLD_TEST_SERVER`, or `redis-server`.
+/// Returns the program to run as a server: the value of `LEASEHOLD_TEST_SERVER`, or `redis-server`.
 pub(crate) fn program() -> OsString {
     std::env::var_os("LEASEHOLD_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// Encodes a part of a URL.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -230,7 +229,8 @@ impl Server {
         self.port
     }
 
-    /// The port for other servers and Sentinels: the port for TLS if there is one.
+    /// The port for other servers and Sentinels: the port for TLS if there is one, otherwise the
+    /// usual port.
     pub fn announced_port(&self) -> u16 {
         self.options.tls_port.unwrap_or(self.port)
     }
@@ -269,7 +269,7 @@ impl Server {
         self.running().resume();
     }
 
-    /// Kills the server (SIGKILL). Writes that are not on disk are lost.
+    /// Kills the server (SIGKILL). Without persistence, all its data is lost.
     pub fn kill(&mut self) {
         let killed = self.process.take().map(|process| process.id());
         if let (Some(process), Some(_)) = (killed, &self.options.clock) {
@@ -303,8 +303,9 @@ impl Drop for Server {
     }
 }
 
-/// Finds a free port that this process has not used before. So no other server gets the port of a
-/// stopped server, which may start again. Different processes start the search at different ports.
+/// Finds a free port that this process has not used before. A stopped server may start again on its
+/// old port, so no other server may get this port. Different processes start the search at
+/// different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -1,7 +1,8 @@
-//! A clock for a server, which a test can set forward and back.
+//! The system time of a server, replaced by a clock that a test can set forward and back.
 //!
-//! `libfaketime` is loaded into the server, and adds an offset from a file to the system time. It
-//! does not change the monotonic clocks, which the server's timers use.
+//! The library `libfaketime` is loaded into the server. It adds an offset, which it reads from a
+//! file, to the system time. It does not change the monotonic clocks, which the server's timers
+//! use.
 
 use std::ffi::OsString;
 use std::process::{Command, Output};
@@ -37,10 +38,10 @@ impl ServerClock {
     ///
     /// # Panics
     ///
-    /// Panics if the file cannot be written.
+    /// Panics if the file with the offset cannot be written.
     pub fn set(&self, seconds: i64) {
-        // The file is written under another name and then renamed, so that the server never reads a
-        // half-written file.
+        // The new offset is written to another file, which is then renamed. So the server never
+        // reads a half-written file.
         let next = self.folder.path().join("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
@@ -65,7 +66,7 @@ impl Default for ServerClock {
     }
 }
 
-/// Removes the files that `libfaketime` leaves after a killed process.
+/// Removes the files that `libfaketime` made for a killed process.
 pub(crate) fn clean_up(process: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
         // Some versions of the library leave no files.
@@ -73,8 +74,9 @@ pub(crate) fn clean_up(process: u32) {
     }
 }
 
-/// Returns the libraries to load into the server. With libc among them, the server uses the
-/// allocator of libc instead of jemalloc, which reads the time before `libfaketime` is ready.
+/// Returns the libraries to load into the server: `libfaketime` and libc. The server's own
+/// allocator, jemalloc, reads the time before `libfaketime` is ready. With libc in the list, the
+/// server uses the allocator of libc instead.
 fn libraries() -> String {
     static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
     FOUND.clone()
@@ -86,8 +88,8 @@ fn find_libraries() -> String {
             .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
             .output()
     };
-    // `faketime` fails if a killed process with the same id left files behind. So it is started up
-    // to five times, each time with another process id.
+    // `faketime` fails if a killed process with the same process id left files behind. So it is
+    // started up to six times, each time with another process id.
     let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
     let asked = (0..5).map(|_| ask()).find(is_found);
     let library = match asked.unwrap_or_else(ask) {

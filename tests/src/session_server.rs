@@ -36,7 +36,7 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Panics like [`start`](Self::start).
     fn cluster(members: usize) -> Vec<Self>;
 
-    /// The URL of locks under `prefix` on members with these addresses.
+    /// The URL of locks under `prefix` on the cluster members at these addresses.
     fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, prefix: &str) -> String;
 
     /// The URL of locks under `prefix` on a whole cluster.
@@ -52,11 +52,12 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// The server's address for clients.
     fn address(&self) -> SocketAddr;
 
-    /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
+    /// Connects a probe for the locks that are under `prefix` and whose keys begin with
+    /// `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// True if this server considers itself the leader of its cluster. A leader replaced during a
-    /// pause still returns true for a moment after it resumes.
+    /// True if this server considers itself the leader of its cluster. If a leader is replaced
+    /// while it is paused, it still considers itself the leader for a moment after it resumes.
     fn leads(&self) -> bool;
 
     /// The server's process.
@@ -82,8 +83,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts the server again without waiting for its first answer, because members that were
-    /// killed together answer only when most of them run again.
+    /// Kills the server if it runs, and starts it again without waiting for its first answer.
+    /// Members that were killed together answer only when most of them run again.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();
@@ -134,7 +135,7 @@ pub fn leader<S: SessionServer>(servers: &[S], before: Option<usize>) -> usize {
 /// A node in the directory of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The path of the node. In etcd it is a key.
+    /// The path of the node: in etcd, its key.
     pub path: String,
     /// The session whose end deletes the node; 0 for a persistent node.
     pub session: i64,
@@ -145,7 +146,7 @@ pub trait SessionProbe: Probe {
     /// The nodes of a lock's holder and of its waiting calls, in the order of the queue.
     fn nodes(&self, key: &str) -> Vec<Node>;
 
-    /// The paths of all nodes of locks. Nodes of sessions are not included.
+    /// The paths of all nodes of locks, without the nodes that represent sessions.
     fn left(&self) -> Vec<String>;
 
     /// The paths of revocations. A revocation asks a session to give a node back.

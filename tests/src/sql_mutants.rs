@@ -1,5 +1,5 @@
-//! Bugs in the SQL of the PostgreSQL store. Tests switch the bugs on to show that other tests
-//! detect them.
+//! Bugs in the SQL of the PostgreSQL store. Each bug replaces one text of the schema. Tests switch
+//! the bugs on to show that other tests detect them.
 
 use std::env;
 
@@ -74,8 +74,8 @@ const MUTANTS: &[Mutant] = &[
         "true",
     ),
     (
-        // The replacement also sleeps for each row, so that concurrent calls overlap while they
-        // lock rows.
+        // With this replacement, each session locks the rows in a different order. It also sleeps
+        // for each row, so that concurrent transactions overlap while they lock rows.
         "RowsAreLockedInAnyOrder",
         "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
         "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",
@@ -213,12 +213,13 @@ const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// Returns the schema, with the bug of this process if one is selected.
+/// Returns the schema of the PostgreSQL store. If `LEASEHOLD_SQL_MUTANT` names a bug, the returned
+/// schema has this bug.
 ///
 /// # Panics
 ///
-/// Panics if there is no such bug, or if the text that the bug replaces does not occur exactly once
-/// in the schema.
+/// Panics if there is no such bug. Also panics if the schema does not contain the text to replace
+/// exactly once.
 pub(crate) fn schema() -> String {
     let Ok(wanted) = env::var(VARIABLE) else {
         return SCHEMA.to_owned();
@@ -229,7 +230,7 @@ pub(crate) fn schema() -> String {
     SCHEMA.replace(text, instead)
 }
 
-/// Returns the environment variable that switches a bug on in another process.
+/// Returns the environment variable, and its value, that switches a bug on in another process.
 ///
 /// # Panics
 ///

@@ -17,15 +17,15 @@ use crate::server::Server;
 use crate::session_server::SessionServer;
 use crate::zookeeper::Zookeeper;
 
-/// I/O timeout for tests without an outage, such as all tests with a `Store`. It is long, because a
-/// busy machine may delay an answer by more than a second.
+/// I/O timeout for the pools of tests without an outage, such as all tests with a `Store`. It is
+/// long, because a busy machine may delay an answer by more than a second.
 pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
-/// One server for all tests of a test program. It ends with the program.
+/// One Redis server for all tests of a test program. The server ends with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
-/// A Sentinel that watches one server without replicas. So it never names another server, even if
-/// this server answers late.
+/// A Sentinel that watches one server without replicas. So the Sentinel never names another server
+/// as the master, even if this server answers late.
 static SENTINEL: LazyLock<Deployment> =
     LazyLock::new(|| sentinel::Setup::new().start_naming(Server::start()));
 
@@ -33,12 +33,12 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts of stores in use: the name of the store, and of the test that uses the part. No two
-/// tests may share a part.
+/// The parts of stores in use, each as the name of the store and the name of the test. No two tests
+/// may share a part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Records the part of the store that a test uses. Fails if another test has the same name, because
-/// the two tests would share locks.
+/// Records the part of the store that a test uses. Fails if another test with the same name uses
+/// the same store, because the two tests would share locks.
 fn has_its_own_part(store: &str, test: &str) {
     let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let parts = parts.get_or_insert_default();
@@ -133,7 +133,8 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// Panics if the server does not make the database.
+    /// Panics if another test of the program has this name, or the server does not make the
+    /// database.
     pub fn postgres(test: &str) -> Self {
         has_its_own_part("postgres", test);
         let database = Postgres::shared().migrated();
@@ -182,18 +183,19 @@ impl Store {
         !self.url.starts_with("redlock://")
     }
 
-    /// For a store with sessions: true if the server reports how long a session would last without
-    /// a further heartbeat.
+    /// True if the server reports how long a session would last without a further heartbeat.
+    /// Meaningful only for a store with sessions.
     pub fn reports_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
 
-    /// For a store with sessions: true if the server reports the creation time of a node.
+    /// True if the server reports the creation time of a node. Meaningful only for a store with
+    /// sessions.
     pub fn reports_times(&self) -> bool {
         !self.url.starts_with("etcd://")
     }
 
-    /// Connects a separate pool, which stands for another process.
+    /// Connects a separate pool, which acts like the pool of another process.
     ///
     /// # Panics
     ///
@@ -215,10 +217,10 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Makes a test for each `async fn(&Store)` in the list, on each store named before the colon. The
-/// tests of a store are in a module with the store's name. Each test runs on a runtime with two
-/// workers: `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these
-/// calls.
+/// Makes a test for each `async fn(&Store)` in the list, on each store named before the colon, for
+/// example `on_stores!(cluster redlock: (one, two))`. The tests of a store are in a module with the
+/// store's name. Each test runs on a runtime with two workers. `tests/tests/docs/test_names.rs`
+/// parses the uses of this macro.
 #[macro_export]
 macro_rules! on_stores {
     ($($store:ident)+: $names:tt) => {
@@ -262,8 +264,8 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// Like `on_every_store`, without etcd and ZooKeeper, whose locks belong to sessions. In the other
-/// stores each lock has a separate lease with a known end, and can be shared.
+/// Like `on_every_store`, but without etcd and ZooKeeper, whose locks belong to sessions. In the
+/// remaining stores each lock has a separate lease with a known end, and can be shared.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

@@ -1,8 +1,8 @@
 //! Money that moves between accounts. The sum of all accounts stays the same only if no two moves
 //! use an account at the same time.
 //!
-//! A move reads two balances, and later writes both with one command. So a process killed during a
-//! move has made it completely or not at all.
+//! A move reads two balances, and later writes both with one command. So after a process is killed
+//! during a move, the balances show either the complete move or no move.
 
 use redis::cmd;
 
@@ -29,14 +29,14 @@ pub struct Balances {
 }
 
 impl Bank {
-    /// The bank in the Redis at `url`.
+    /// Connects to the bank in the Redis at `url`.
     pub fn open(url: &str) -> Self {
         Self {
             store: RedisProbe::connect(url),
         }
     }
 
-    /// Sets every account to its balance at the start.
+    /// Sets the balance of every account to `START`.
     pub fn found(&self) {
         for number in 0..ACCOUNTS {
             self.store
@@ -44,7 +44,7 @@ impl Bank {
         }
     }
 
-    /// Reads two accounts.
+    /// Reads the balances of two accounts.
     pub fn balances(&self, from: u64, to: u64) -> Balances {
         let read = |number| self.store.run(cmd("GET").arg(account(number)));
         Balances {
@@ -53,8 +53,8 @@ impl Bank {
         }
     }
 
-    /// Writes both balances after a move of `amount`. If both are the same account, the move
-    /// changes no balance, but is counted.
+    /// Moves `amount` between two accounts: writes both new balances, and counts the move. If
+    /// `before` names one account twice, the move changes no balance, but is counted.
     pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {

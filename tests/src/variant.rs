@@ -2,7 +2,8 @@
 
 use leasehold::LockError;
 
-/// Returns the name of the variant, such as `Contended`.
+/// Returns the name of the variant, such as `Contended`, or `Other` for a variant that this
+/// function does not list.
 #[must_use]
 pub fn of(error: &LockError) -> &'static str {
     match error {

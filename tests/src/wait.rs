@@ -11,7 +11,7 @@ use leasehold::{LockError, LockPool, LockPoolBuilder};
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Waits until `condition` is true, for at most `limit`. Returns the time that it took.
+/// Waits until `condition` is true, for at most `limit`. Returns the elapsed time.
 ///
 /// # Panics
 ///
@@ -60,8 +60,8 @@ pub async fn try_until_async(limit: Duration, mut condition: impl FnMut() -> boo
     true
 }
 
-/// Runs `future`, which must end within `limit`. Without the limit, a test of a call that never
-/// ends would hang.
+/// Runs `future`, which must end within `limit`. So a test of a call that never ends fails instead
+/// of hanging.
 ///
 /// # Panics
 ///
@@ -71,8 +71,8 @@ pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Out
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }
 
-/// Polls `future` once, so that it has started when this function returns. So futures start in the
-/// order in which they are passed to this function.
+/// Polls `future` once, so that it has started when this function returns. Tests use this function
+/// to start several futures in a certain order.
 ///
 /// # Panics
 ///
@@ -87,7 +87,8 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Connects, and retries for half a minute, because a busy machine may exceed a short timeout.
+/// Connects, and retries for half a minute, because an attempt may exceed a short timeout on a busy
+/// machine.
 ///
 /// # Panics
 ///
@@ -104,12 +105,13 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
 }
 
 /// Repeats a call with a short ttl, for at most half a minute, until its body has run within the
-/// lease. On a busy machine, the lease may end before the body begins. The next attempts may then
-/// find the key still locked, and are repeated, too.
+/// lease. On a busy machine, the lease may end before the body begins (`Lost`). The next attempts
+/// may then find the key still locked (`Contended`), and are repeated, too.
 ///
 /// # Errors
 ///
-/// Returns each other error of the call, and the last error after half a minute.
+/// Returns any error except this `Lost` and this `Contended`. After half a minute, returns these
+/// errors, too.
 pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
     let (end, mut lost) = (Instant::now() + Duration::from_secs(30), false);
     loop {

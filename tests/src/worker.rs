@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// The job of a worker, which it gets as its only argument, as JSON.
+/// The job of a worker. The worker gets it as its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The URL of the store.
     pub url: String,
-    /// The key to lock.
+    /// The key to lock. A `Transfer` job locks the keys of accounts instead.
     pub key: String,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
     /// Longest time in the queue, in milliseconds.
     pub wait_ms: u64,
-    /// True if the lease is renewed.
+    /// True if a `Hold` job renews its lease. The other jobs ignore this field.
     pub watchdog: bool,
     /// The work to do.
     pub scenario: Scenario,
@@ -57,9 +57,9 @@ pub enum Scenario {
     Transfer {
         /// Number of tasks.
         tasks: u32,
-        /// Number of moves.
+        /// Number of moves of all processes together, after which the job ends.
         moves: u64,
-        /// The seed of the choice of accounts.
+        /// The seed of the random choice of accounts and amounts.
         seed: u64,
     },
     /// Takes no lock: calls `init_from_env` and reports the outcome.
@@ -84,9 +84,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// Time at which this poll of the call began, before the gate checked the deadline. Tests
-        /// compare this time with the deadline, because a process stopped during a poll finishes
-        /// the poll after it resumes.
+        /// Time at which this poll of the call began, before the gate checked the deadline; 0 in a
+        /// `Lead` job. Tests compare this time with the deadline, because a process stopped during
+        /// a poll finishes the poll after it resumes.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,
@@ -98,9 +98,9 @@ pub enum Event {
         /// Time of this event.
         at: u64,
     },
-    /// The annotated function has returned its value.
+    /// The job has ended without an error.
     Done,
-    /// The annotated function, or the connection, failed.
+    /// The job has failed, for example because the worker could not connect.
     Failed {
         /// The name of the error's variant.
         kind: String,
@@ -164,11 +164,12 @@ impl Worker {
         &mut self.process
     }
 
-    /// Waits for the first event that `wanted` accepts. `seen` returns all events until then.
+    /// Waits for the next event that `wanted` accepts. Then [`seen`](Self::seen) returns all events
+    /// up to this event.
     ///
     /// # Panics
     ///
-    /// Panics if the event does not arrive within `limit`, or if the worker ends before that.
+    /// Panics if the event does not arrive within `limit`, or if the worker ends first.
     #[track_caller]
     pub fn wait_for(
         &mut self,
@@ -210,7 +211,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the worker reports its success or failure, after which it ends.
+    /// Waits until the worker reports its success or failure. The worker ends after this report.
     #[track_caller]
     pub fn wait_end(&mut self, limit: Duration) -> Event {
         self.wait_for("the worker ends", limit, |event| {

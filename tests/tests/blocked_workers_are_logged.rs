@@ -1,6 +1,6 @@
-//! Checks the log's event for a blocking call on a thread of a runtime, and the spans of blocking
-//! calls. The test is in a separate program, because it installs a subscriber, and because a
-//! process logs this event only once.
+//! Checks the event that is logged for a blocking call on a runtime's thread, and the spans of
+//! blocking calls. The test is in a separate program, because it installs a subscriber, and because
+//! a process logs this event only once.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};

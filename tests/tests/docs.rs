@@ -70,7 +70,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the text outside of code fences.
+/// Returns the text outside of fenced code blocks.
 fn prose(text: &str) -> String {
     let mut fenced = false;
     let outside = text.lines().filter(|line| {
@@ -221,8 +221,8 @@ fn suites(folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a test program, or a module of a program with several modules, is missing from
-/// `tests/README.md`.
+/// Fails if `tests/README.md` does not list a test program, or a module of the programs `harness`
+/// and `behaviour`.
 #[test]
 fn the_index_of_the_tests_names_all_suites() {
     let index = read(&root().join("tests/README.md"));
@@ -246,8 +246,8 @@ fn the_index_of_the_tests_names_all_suites() {
     }
 }
 
-/// Fails if the code, the docs of the module `pool` and `docs/production.md` have different
-/// metrics, labels or values.
+/// Fails if the code, the docs of the module `pool` and `docs/production.md` name different
+/// metrics, labels or label values.
 #[test]
 fn the_metrics_are_the_same_everywhere() {
     let rows = |page: &str| -> Vec<String> {

@@ -24,7 +24,8 @@ use tracing::span::{Attributes, Id, Record};
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(20);
 
-/// Held by each test while it runs, because all tests read the counters of the process.
+/// Mutex that each test holds while it runs, because all tests read the counters of the process.
+/// Its first use installs the recorder and the subscriber.
 static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
     metrics::set_global_recorder(Ear).expect("the only one");
     tracing::subscriber::set_global_default(Ear).expect("the only one");
@@ -208,8 +209,8 @@ async fn inner(scene: &Scene) -> Result<(), LockError> {
 async fn outer(scene: &Scene) -> Result<(), LockError> {
     let before = scene.losses();
     inner(scene).await?;
-    // The call of `inner` enters the lock of this call. It sends no request to the server, so it
-    // finds no loss.
+    // The call of `inner` enters the lock of this call. So the end of `inner` sends no request to
+    // the server, and detects no loss.
     assert_eq!(scene.losses(), before);
     Ok(())
 }
@@ -260,7 +261,8 @@ async fn releases_are_counted() {
     assert_eq!(releases(), (confirmed + 1, unconfirmed + 1));
 }
 
-/// Fails if a function loses its result, or if the loss of its lock is not logged and counted.
+/// A lock is lost while its function runs. Fails if the function does not return its result, or if
+/// the loss is not logged and counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_with_a_lost_lock_keeps_its_result() {
     let scene = Scene::new().await;
@@ -275,7 +277,7 @@ async fn a_function_with_a_lost_lock_keeps_its_result() {
     assert_eq!(scene.losses(), 5);
 }
 
-/// Fails if the losses of shared locks, permits and downgraded locks are not detected.
+/// Fails if the release of a shared lock, a permit or a downgraded lock does not report its loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losses_of_shares_permits_and_downgrades_are_reported() {
     let scene = Scene::new().await;
@@ -310,7 +312,8 @@ async fn a_loss_of_one_of_several_keys_is_reported() {
     assert_eq!(scene.losses(), 4);
 }
 
-/// Fails if a loss is counted and logged only for callers that wait for the release.
+/// A guard or a call is dropped, so no caller waits for the release. Fails if a loss found by this
+/// release is not counted and logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losses_of_dropped_guards_and_calls_are_reported() {
     let scene = Scene::new().await;
@@ -346,8 +349,8 @@ async fn an_earlier_loss_is_counted_once() {
     scene.expect(&["k", "late"]);
 }
 
-/// Fails if a release counts as a loss because its first request was executed without an answer.
-/// Also fails if a release counts as a loss when many calls take turns on one lock.
+/// The first request of a release is executed, but its answer is lost. Fails if the release counts
+/// as a loss. Also fails if a loss is counted when many calls take turns on one lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_executed_release_is_not_a_loss() {
     let scene = Scene::new().await;
@@ -398,8 +401,8 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// Fails if a mistake of the program is not logged when the client gets only a status of 500. Also
-/// fails if a refused call is logged as a mistake.
+/// A mistake of the program is answered with status 500, without a reason. Fails if the mistake is
+/// not logged. Also fails if a call refused because of contention is logged as a mistake.
 #[tokio::test]
 async fn a_program_error_hidden_from_the_client_is_logged() {
     let _scene = Scene::new().await;

@@ -178,8 +178,8 @@ async fn waits(pool: &LockPool, id: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an outcome is counted with another name or label, counted twice or not counted. Also
-/// fails if a gauge does not follow the calls.
+/// Fails if the outcome of a call is counted under a wrong name or label, twice, or not at all.
+/// Also fails if `leasehold_held` or `leasehold_waiting` does not follow the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_are_counted_by_template() {
     let template = "asked:<id>";
@@ -230,7 +230,7 @@ async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
 }
 
 /// Fails if the series of an outcome is missing until the first call with this outcome. Such a
-/// series begins at one, so its first call does not show as an increase.
+/// series begins at one, so Prometheus shows no increase for this call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_outcome_begins_at_zero() {
     let pool = pool("memory://").await;
@@ -263,8 +263,8 @@ async fn panics(pool: &LockPool, id: u32) -> Result<u32, LockError> {
     panic!("as the test wants it, with {id} and {pool:?}")
 }
 
-/// Fails if the end of a lock is counted under another name, or if guards and bodies are counted
-/// separately.
+/// Fails if the end of a lock is counted under a wrong name. Guards and bodies with one template
+/// must share their counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lock_ends_are_counted_by_template() {
     let template = "ends:<id>";
@@ -394,8 +394,8 @@ async fn losses_and_renewals_are_counted_by_template() {
     assert_eq!(lost, counts([("lost", 1.0)]));
 }
 
-/// Fails if the metric of the store's state does not follow the server, or if there are no metrics
-/// of the duration of requests.
+/// Fails if `leasehold_store_up` does not follow the server, or if a request is missing from
+/// `leasehold_store_request_seconds`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_state_of_the_store_is_reported() {
     let mut server = Server::start();
@@ -421,7 +421,8 @@ async fn the_state_of_the_store_is_reported() {
     wait::until_async("no pool reports it any more", LONG, || up() == Some(1.0)).await;
 }
 
-/// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
+/// Fails if `leasehold_acquire_seconds` is not the wait of a call in seconds, or if
+/// `leasehold_held_seconds` is not the time with the lock.
 #[tokio::test(start_paused = true)]
 async fn durations_are_in_seconds() {
     LazyLock::force(&INSTALLED);
@@ -443,7 +444,8 @@ async fn durations_are_in_seconds() {
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
-/// Fails if a metric has no description, or has another unit than its name.
+/// Fails if a metric has no description, or if its unit does not match its name. Only metrics with
+/// the ending `_seconds` are in seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_is_described() {
     let pool = pool("memory://").await;

@@ -68,8 +68,8 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Fails if no new pool can be installed after the engine has stopped. The process would then need
-/// a restart. Also fails if a working pool is replaced.
+/// Fails if a stopped pool cannot be replaced, because the process would then need a restart. Also
+/// fails if a working pool is replaced.
 #[test]
 fn only_an_ended_pool_is_replaced() {
     let runtime = runtime();

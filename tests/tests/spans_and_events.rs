@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Fields = BTreeMap<String, String>;
 
-/// A span as the subscriber received it.
+/// A span, with everything that the subscriber has received about it.
 #[derive(Debug, Clone)]
 struct Recorded {
     name: &'static str,
@@ -40,8 +40,8 @@ struct Recorded {
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The methods ("hooks") of a subscriber in which a panic is tested, each with the number of its
-/// calls before the panic.
+/// The methods ("hooks") of the subscriber that panic in the test. The number is that of the calls
+/// before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),
@@ -301,8 +301,8 @@ async fn keys_are_shown_if_requested() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
-/// Fails if a call without a lock has a second span, or has no outcome. Also fails if the span of a
-/// held lock does not show the end of the lock.
+/// Fails if a call that gets no lock has a second span, or if its span has no outcome. Also fails
+/// if the span of a held lock does not show how the lock ended.
 #[tokio::test]
 async fn the_spans_show_the_outcome_of_a_call() {
     let pool = pool("memory://").await;
@@ -340,8 +340,8 @@ async fn the_spans_show_the_outcome_of_a_call() {
     );
 }
 
-/// Fails if a panicking subscriber makes a call leave a lock behind or wait forever. Also fails if
-/// it ends the process.
+/// One hook of the subscriber panics during a call. Fails if the call leaves its lock behind or
+/// waits forever, or if the process ends.
 #[test]
 fn a_panicking_subscriber_leaves_no_lock_behind() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
@@ -350,8 +350,8 @@ fn a_panicking_subscriber_leaves_no_lock_behind() {
         for body_panics in [false, true] {
             let lock = pool.lock(name).label("panics anywhere").ttl(TTL).wait(LONG);
             PANICS.set(Some((name, before)));
-            // `PANICS` is set on this thread only. The body is also polled on this thread, because
-            // the test runs the whole call on it.
+            // `PANICS` is set on this thread only. The whole call, including its body, also runs on
+            // this thread.
             let call = lock.clone().run(async {
                 tokio::task::yield_now().await;
                 assert!(!body_panics, "as the test wants it, in the body");
@@ -389,8 +389,8 @@ async fn a_lazy_start_is_no_outage() {
     assert_eq!(outages(), 1);
 }
 
-/// Fails if a loss or a change of the store's state has no event. Also fails if the event lacks its
-/// code, or has another level.
+/// Fails if there is no event for a lost lease, or for a store that goes away or comes back. Also
+/// fails if an event has another code or level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incidents_are_events_with_a_stable_code() {
     let mut server = Server::start();
@@ -426,8 +426,8 @@ async fn is_taken_away(pool: &LockPool, id: u32) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if a lock taken away by force has no event, or if the event lacks its code, its function
-/// or its fence. Also fails if the lock is not reported as lost.
+/// A lock is taken away by force. Fails if the event lacks its code, the template, the key or the
+/// fence. Also fails if the lock is not reported as lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forced_release_is_an_event_and_a_loss() {
     let server = Server::start();
@@ -451,8 +451,8 @@ async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<
     pending().await
 }
 
-/// Fails if there is no `own-lock` event for a body that lost its lock while it awaited a task that
-/// waited for this lock. Also fails if another loss causes this event.
+/// A body awaits a task that waits for the body's own lock, until the lease is lost. Fails if there
+/// is no `own-lock` event. Also fails if another loss causes this event.
 #[tokio::test]
 async fn a_body_waiting_for_its_own_lock_is_an_event() {
     LazyLock::force(&INSTALLED);
@@ -488,8 +488,8 @@ where
     Ok(value)
 }
 
-/// Fails if a too large result, or one that cannot be written as JSON, has no event with its code.
-/// Also fails if any other result has the event.
+/// A `replay` result is not kept, because it is too large or cannot be written as JSON. Fails if
+/// there is no event with the code of the reason. Also fails if a kept result has such an event.
 #[tokio::test]
 async fn unkept_results_are_events() {
     LazyLock::force(&INSTALLED);

@@ -1,6 +1,6 @@
 //! Tests of user code that the engine calls: a subscriber, a recorder, and wakers. This code may
-//! block, panic, or use the pool itself. No lease and no time limit of a call may depend on it. The
-//! tests are in a separate program, because they install a subscriber and a recorder.
+//! block, panic, or use the pool itself. No lease and no time limit of a call may depend on this
+//! code. The tests are in a separate program, because they install a subscriber and a recorder.
 
 use std::future::Future;
 use std::pin::pin;
@@ -115,7 +115,7 @@ impl HistogramFn for Program {
     }
 }
 
-/// Called when a span begins or is entered, on the thread of its call.
+/// Counts the start or the entry of a span, if the calling thread has the name `TRACED`.
 fn traced() {
     if std::thread::current().name() == Some(TRACED) {
         counted(&SPANS);
@@ -151,7 +151,8 @@ async fn a_blocking_or_panicking_log_costs_no_lease_or_budget() {
     }
 }
 
-/// Installs the subscriber and the recorder. Only one test at a time controls their behaviour.
+/// Installs the subscriber and the recorder. With the returned guard, only one test at a time
+/// controls their behaviour.
 async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
         tracing::subscriber::set_global_default(Program).expect("the only one");
@@ -217,8 +218,8 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         || events < calls_of(&EVENTS) && counts < calls_of(&COUNTS) || manner == Manner::Blocks;
     wait::until_async("the program is notified", LIMIT, counted).await;
 
-    // The `wait` ends while the user code still blocks. The engine must check this time limit
-    // without waiting for the user code.
+    // The `wait` of this call ends while the subscriber and the recorder still block or panic. The
+    // engine must check the time limit without waiting for them.
     let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
     let refused = waits.wait(Duration::from_millis(200)).acquire();
     let refused = wait::within("a budget ends", LIMIT, refused).await;
@@ -251,8 +252,8 @@ impl Wake for Owner {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Fails if a waker is dropped under the engine's mutex when the next waker replaces it. The drop
-/// releases a lock, which needs this mutex.
+/// A waker's drop releases a lock, which needs the engine's mutex. Fails if the engine holds the
+/// mutex while it replaces the waker, because the thread would then deadlock.
 #[test]
 fn a_waker_may_release_the_awaited_lock() {
     let (done, is_done) = channel();

@@ -1,5 +1,5 @@
 //! Checks that an answer wakes only the caller's thread. The test is in a separate program, because
-//! it finds a thread by its name.
+//! it finds the engine's thread by its name.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -21,8 +21,8 @@ async fn pairs(pool: &LockPool, count: usize) {
     }
 }
 
-/// Returns the number of times that the engine's thread went to sleep, which it does after each
-/// wake-up.
+/// Returns the number of times that the engine's thread has gone to sleep. The thread sleeps again
+/// after each wake-up, so this is also the number of its wake-ups.
 fn sleeps() -> usize {
     let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
     let tasks = fs::read_dir("/proc/self/task").expect("it is there");
@@ -35,7 +35,7 @@ fn sleeps() -> usize {
     count.expect("a number")
 }
 
-/// Fails if an answer wakes the engine's thread although the caller's runtime reads it.
+/// The caller's runtime reads the answers. Fails if an answer also wakes the engine's thread.
 #[test]
 fn an_answer_wakes_one_thread() {
     const PAIRS: usize = 2_000;
@@ -54,6 +54,6 @@ fn an_answer_wakes_one_thread() {
         slept < looks + PAIRS / 10
     };
     // If the system delays the caller's runtime for long, the engine's thread reads the answers for
-    // a second. So only one of five attempts must succeed.
+    // a second. So one successful attempt out of five is enough.
     assert!((0..5).any(|_| few()), "about once for each answer");
 }

@@ -1,8 +1,8 @@
 //! A system timer that wakes the runtime in the same way as a socket.
 //!
-//! tokio's own timer counts in whole milliseconds, which is longer than the measured times. This
-//! timer wakes the runtime like a request that arrives from the network: through the runtime's poll
-//! for I/O.
+//! tokio's own timer counts in whole milliseconds, but many of the measured times are shorter than
+//! a millisecond. This timer wakes the runtime through its poll for I/O, like a request that
+//! arrives from the network.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -54,7 +54,7 @@ fn timespec(stamp: u64) -> Timespec {
     Timespec::try_from(std::time::Duration::from_nanos(stamp)).unwrap_or_default()
 }
 
-/// Systems other than Linux use tokio's timer.
+/// A timer for systems other than Linux, which uses tokio's timer.
 #[cfg(not(target_os = "linux"))]
 pub(super) struct Alarm;
 

@@ -1,4 +1,5 @@
-//! The arrival times of independent requests: a Poisson process, which a seed determines.
+//! The arrival times of independent requests: a Poisson process. The same seed gives the same
+//! times.
 
 use leasehold_tests::random::Random;
 
@@ -68,8 +69,8 @@ mod tests {
     }
 
     /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process. In a Poisson
-    /// process the standard deviation of the gaps equals their mean, and two of three gaps are
-    /// shorter than the mean. The bounds are 5 standard errors of the estimate.
+    /// process the standard deviation of the gaps equals their mean, and 63 % of the gaps are
+    /// shorter than the mean. Each estimate may deviate by 5 standard errors.
     #[test]
     fn arrivals_are_a_poisson_process_with_the_given_rate() {
         for seed in 1..=5 {

@@ -12,9 +12,9 @@ use crate::contestants::Fault;
 /// Length of each sleep of the bystander.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// Returns how late the bystander wakes up after each sleep, in nanoseconds. The bystander first
+/// Measures the lateness of each wake-up of the bystander, in nanoseconds. The bystander first
 /// sleeps until `from`, and then for `SLEEP` again and again until `to`. If the runtime does not
-/// poll the bystander before `to`, there is only one sleep.
+/// poll the bystander before `to`, it sleeps only once.
 pub(super) async fn lateness(from: u64, to: u64) -> Result<Histogram<u64>, Fault> {
     let alarm = Alarm::new()?;
     let mut late = histogram()?;

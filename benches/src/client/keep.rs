@@ -11,12 +11,13 @@ use crate::contestants::{Fault, Keeps, Kept};
 use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
-/// Number of steps in which a client with the work `keep` takes its leases, spread over the time
-/// between two renewals. At a ttl of 10 s, a step ("tick") is about 10 ms.
+/// Number of steps in which a client takes its leases, except with the work `KeepBurst`. The steps
+/// are spread over the time between two renewals. At a ttl of 10 s, a step ("tick") is about 10 ms.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
-    // Taken before the client reports `ready`, because the time to take the leases is not measured.
+    // The leases are taken before the client reports `ready`, so that the time to take them is not
+    // measured.
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
@@ -29,7 +30,8 @@ pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Faul
     })
 }
 
-/// Takes all leases: all at once, or spread over the time between two renewals.
+/// Takes all leases: at once with the work `KeepBurst`, otherwise spread over the time between two
+/// renewals.
 async fn take<K: Keeps>(keeper: Arc<K>, plan: &Plan) -> Result<Vec<K::Lease>, Fault> {
     let ticks = if plan.work == Work::KeepBurst {
         1
@@ -56,7 +58,8 @@ async fn take<K: Keeps>(keeper: Arc<K>, plan: &Plan) -> Result<Vec<K::Lease>, Fa
         .collect()
 }
 
-/// Returns the numbers below `count` that belong to part `part` of `parts`.
+/// Splits the numbers below `count` into `parts` ranges of about equal length. Returns the range
+/// with the index `part`.
 fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
     let cut = |part: u32| {
         let cut = u64::from(count) * u64::from(part) / u64::from(parts);
@@ -75,8 +78,9 @@ struct Watched {
     looking_ns: u64,
 }
 
-/// Reads every lease slightly more often than it is renewed, to see each renewal once. In a record,
-/// `asked` is the time at which the renewal was due, and `entered` the time at which it was sent.
+/// Reads every lease slightly more often than it is renewed, so that no renewal is missed. In a
+/// record, `asked` is the time at which the renewal was due, and `entered` the time at which it was
+/// sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
@@ -103,9 +107,9 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// Returns the renewal between two readings of the send time, if there was one. Without a renewal,
-/// the readings can differ by some nanoseconds, because some contestants compute the send time from
-/// the rest of the lease.
+/// Returns the renewal between two readings of the send time, if there was one. Ignores small
+/// differences, because some contestants compute the send time from the rest of the lease. Two of
+/// their readings differ by some nanoseconds even without a renewal.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

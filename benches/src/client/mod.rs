@@ -1,10 +1,11 @@
-//! A client process, which runs one contestant on the harness's command.
+//! A client process, which the harness starts and which runs one contestant.
 //!
 //! Clients of every language use the same protocol. The client connects, prints `ready`, and reads
-//! `go START`. START is a stamp of `CLOCK_MONOTONIC`. The client works from START to the end of
-//! warm-up and window. Then it writes its records to the file and prints one JSON object,
-//! `{"lost": N, "errors": [...], "bytes": N or null}`. Clients in Rust may add fields. An open loop
-//! writes no records: its results are in that object.
+//! `go START`, where START is a stamp of `CLOCK_MONOTONIC`. The client works from START until the
+//! warm-up and the window are over. Then it writes its records to the file that its arguments name,
+//! and prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`. Clients in Rust
+//! may add fields. Some clients, such as that of an open loop, write no records: their results are
+//! in the JSON object.
 
 mod alarm;
 mod arrivals;
@@ -48,13 +49,13 @@ const ERRORS: usize = 5;
 pub(crate) struct Report {
     /// Number of waiters that never got the lock, or of lost leases.
     pub(crate) lost: u64,
-    /// CPU time in the window that the client spent on observing the leases.
+    /// CPU time in the window that the client spent on observing its leases.
     #[serde(default)]
     pub(crate) looking_ns: u64,
     /// Errors, at most [`ERRORS`] texts.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
-    /// The memory that each lease, waiter or result needs.
+    /// The memory in bytes that each lease, waiter or result needs.
     #[serde(default)]
     pub(crate) bytes: Option<f64>,
     #[serde(default)]
@@ -67,7 +68,7 @@ pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
     let report = runtime.block_on(work(contestant, plan))?;
     println!("{}", serde_json::to_string(&report)?);
     io::stdout().flush()?;
-    // This does not wait for callers that still wait for a lock.
+    // This call does not wait for tasks that still wait for a lock.
     runtime.shutdown_background();
     Ok(())
 }
@@ -138,8 +139,8 @@ fn histogram() -> Result<Histogram<u64>, Fault> {
     Ok(Histogram::new_with_bounds(1, clock::nanos(LONGEST), 3)?)
 }
 
-/// Notifies the harness that the client is ready. Waits until the start time that the harness
-/// sends.
+/// Notifies the harness that the client is ready. Reads the start time that the harness sends,
+/// sleeps until then, and returns it.
 async fn start() -> Result<u64, Fault> {
     println!("ready");
     io::stdout().flush()?;

@@ -1,8 +1,8 @@
 //! The open loop: starts each pair (acquire and release of one lock) when it is due, even if the
 //! answers to earlier pairs are late.
 //!
-//! The time of a pair counts from the time at which it was due. So a late answer, or a runtime that
-//! starts no requests for a while, makes every pair of that time late.
+//! A pair's time counts from the time at which the pair was due. So if the server or the runtime
+//! stalls, all pairs that are due during the stall are late.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,9 +27,9 @@ pub(crate) struct OpenLoop {
     /// Pairs that ended in the window.
     pub(crate) ended: u64,
     /// CPU time of the process for each pair. It is measured from the first pair that ended in the
-    /// window to the first pair that ended after it.
+    /// window to the first pair that ended after the window.
     pub(crate) cpu_ns: Option<u64>,
-    /// Lateness of the bystander, a task that shares the runtime.
+    /// The 99th percentile of the lateness of the bystander, a task that shares the runtime.
     pub(crate) bystander_p99_ns: u64,
 }
 
@@ -38,8 +38,8 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // The bystander runs after the window, under the same load. In the window, its wake-ups would
-    // count as a cost of the pairs.
+    // The bystander runs after the window, under the same load. During the window, its CPU time
+    // would count as a cost of the pairs.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(
@@ -51,7 +51,8 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     ));
     let arrived = arriving.await??;
     let late = watching.await??;
-    // Returns when the last pair has ended and dropped its sender. Nothing is ever sent.
+    // Nothing is ever sent on this channel. `recv` returns when the last pair has dropped its
+    // sender.
     let _ = timeout(plan.patience(), none_under_way.recv()).await;
     Ok(load.tally().report(arrived, &late))
 }
@@ -92,7 +93,8 @@ impl<L: Locks> Load<L> {
         }
     }
 
-    /// Counts an ended pair.
+    /// Counts a successful pair. Reads the CPU time if this pair is the first to end in the window,
+    /// or the first to end after it.
     fn count(&self, tally: &mut Tally, ended: u64) {
         tally.served += 1;
         tally.ended += u64::from(self.in_window(ended));
@@ -117,11 +119,11 @@ struct Tally {
     /// Times of the pairs due in the window, from the time when each was due to its confirmed
     /// release.
     spans: Histogram<u64>,
-    /// Number of ended pairs: in total, and in the window.
+    /// Number of successful pairs: in total, and those that ended in the window.
     served: u64,
     ended: u64,
-    /// Usage of the process when the first pair ended in the window, and when the first pair ended
-    /// after the window.
+    /// Usage of the process at two times: when the first pair ended in the window, and when the
+    /// first pair ended after the window.
     before: Option<Usage>,
     after: Option<Usage>,
     errors: Vec<String>,
@@ -168,7 +170,8 @@ impl Tally {
     }
 }
 
-/// CPU time used by the process so far, and the number of pairs ended by then.
+/// CPU time that the process had used at some time, and the number of successful pairs at that
+/// time.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: u64,
@@ -184,7 +187,8 @@ impl Usage {
     }
 }
 
-/// Starts each pair when it is due. Each pair has a separate key. Returns the number of pairs.
+/// Starts each pair when it is due. Each pair has a separate key. Returns the number of started
+/// pairs.
 async fn arrive<L: Locks>(
     load: Arc<Load<L>>,
     plan: Plan,

@@ -14,7 +14,8 @@ use crate::plan::Plan;
 use crate::record::{self, Record};
 
 /// The records of a task. They are shared, because a task that still waits for the lock at the end
-/// cannot return them. Until the end, only this task locks the mutex, so it never waits there.
+/// cannot return them. Until the end, no other task locks this mutex, so the task never waits for
+/// it.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
@@ -39,7 +40,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     Ok(report)
 }
 
-/// Runs the pairs (an acquire and a release) of one task one after another. Keeps no records.
+/// Runs `plan.tasks` pairs (an acquire and a release), one after another. Keeps no records.
 pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let key = plan.key(0);

@@ -1,5 +1,6 @@
-//! The memory that a held lease or a waiting caller needs: the growth of the process, divided by
-//! the number of leases or callers. For a kept result, the growth of the server counts instead.
+//! The memory that a held lease or a waiting caller needs: the growth of the process's memory,
+//! divided by the number of leases or callers. For a kept result, the memory of the server counts
+//! instead.
 
 use std::future::{pending, ready};
 use std::ops::Range;
@@ -14,14 +15,14 @@ use super::Report;
 use crate::contestants::{Fault, Keeps, Locks};
 use crate::plan::Plan;
 
-/// Number of callers that wait for one key. It is below leasehold's default limit of 1,000.
+/// Number of callers that wait for each key. It is below leasehold's default limit of 1,000.
 const WAITERS: u32 = 900;
 /// Number of requests in flight at once. It is low, so that their buffers need little memory.
 const AT_ONCE: u32 = 100;
 /// Pause before each weighing. It is long enough that all requests in flight have been answered.
 const SETTLE: Duration = Duration::from_millis(1_500);
 /// Number of leases or results before the first weighing. They make the process or the server
-/// allocate the memory that all of them share.
+/// allocate the memory that all leases or results share.
 const BEFORE: u32 = 500;
 
 /// Measures the bytes for each held lease, including its renewal.

@@ -1,6 +1,5 @@
-//! `pg_advisory_lock` with the crate sqlx. Each caller that holds the lock or waits needs a
-//! connection. There is no lease and no fence. A caller is not notified when its connection has
-//! ended.
+//! `pg_advisory_lock` with the crate sqlx. Each caller that holds the lock, or waits for it, needs
+//! a connection. There is no lease and no fence. A caller is not notified if its connection ends.
 
 use sqlx::PgPool;
 

@@ -14,7 +14,6 @@ use super::polling::PAUSE;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// A lock provider.
 pub(crate) struct DistributedLock {
     provider: RedisLockProvider,
     patience: Duration,
@@ -26,8 +25,8 @@ impl DistributedLock {
             .url(&plan.url)
             .expiry(plan.ttl())
             .extension_cadence(plan.ttl() / 3)
-            // The shortest validity of an acquired lock is 90 % of this ttl. By default, the crate
-            // uses 90 % of 30 s for any ttl.
+            // An acquired lock must be valid for at least 90 % of this ttl. By default, the crate
+            // requires 90 % of 30 s, for any ttl.
             .min_validity(plan.ttl() * 9 / 10)
             .build()
             .await?;
@@ -46,8 +45,8 @@ impl Locks for DistributedLock {
     {
         let asked = Instant::now();
         let handle = loop {
-            // Each attempt uses a new lock object, because the object contains the value that marks
-            // the holder.
+            // Each attempt uses a new lock object, because the object contains the value that
+            // identifies the holder.
             if let Some(handle) = self.provider.create_lock(key).try_acquire().await? {
                 break handle;
             }

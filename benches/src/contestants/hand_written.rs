@@ -120,7 +120,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Renews the lock. Returns when it is lost.
+    /// Renews the lock until it is lost or a request fails.
     async fn renew(mut self) {
         let mut next = Instant::now();
         loop {

@@ -19,7 +19,6 @@ use std::future::Future;
 
 use clap::ValueEnum;
 
-/// A contestant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Contestant {
@@ -29,19 +28,20 @@ pub(crate) enum Contestant {
     LeaseholdBefore,
     /// This project with metrics and spans on: the program specified by `--observed`.
     LeaseholdObserved,
-    /// This project with `replay`, so that each result is kept.
+    /// This project with `replay`, which keeps the result of each call.
     LeaseholdReplayed,
     /// This project: each critical section runs a transaction that verifies the lock.
     LeaseholdVerified,
-    /// This project, on only the first of several masters.
+    /// This project, but only on the first of several masters.
     LeaseholdSingle,
-    /// This project on one Redis, for comparison with another engine.
+    /// This project on one Redis, in a benchmark of another engine.
     LeaseholdOnRedis,
     /// A lock as a row of a PostgreSQL table, taken by one statement, as in `ShedLock`.
     Upsert,
     /// `pg_advisory_lock` with the crate sqlx.
     Advisory,
-    /// The crate distributed-lock-postgres, whose dependencies are kept out of this build.
+    /// The crate distributed-lock-postgres, in a separate program, which keeps its dependencies out
+    /// of this build.
     DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
@@ -68,23 +68,24 @@ pub(crate) enum Contestant {
     RedisPy,
     /// No lock and no server: the harness's own cost in an open loop.
     Nothing,
-    /// Takes no lock at all. The harness must detect the overlaps.
+    /// No lock at all. The harness must detect the overlaps.
     #[value(hide = true)]
     SeededOverlap,
-    /// Never lets one of its waiting calls in. The harness must detect this.
+    /// A lock that one of its callers never gets. The harness must detect the lost waiter.
     #[value(hide = true)]
     SeededLoss,
-    /// Blocks the thread now and then. The pairs due meanwhile must be measured as late.
+    /// A call that sometimes blocks its thread. The harness must measure the pairs due meanwhile as
+    /// late.
     #[value(hide = true)]
     SeededStall,
-    /// Computes while other tasks wait. Its CPU time and their wait must be measured.
+    /// A call that computes while other tasks wait. The harness must measure its CPU time and the
+    /// delay of the other tasks.
     #[value(hide = true)]
     SeededSpin,
 }
 
 impl Contestant {
-    /// True for a control: a contestant that takes part in any benchmark if the command line names
-    /// it.
+    /// True for a control. If the command line names a control, it takes part in any benchmark.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,
@@ -124,7 +125,7 @@ impl fmt::Display for Contestant {
 /// An error of a contestant or of the harness.
 pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// A lock service, as its users call it.
+/// A lock service, which runs a body inside a lock.
 pub(crate) trait Locks: Send + Sync + 'static {
     /// Runs `body` inside the lock `key`. Returns when the release is confirmed.
     fn inside<B>(
@@ -148,7 +149,7 @@ pub(crate) trait Keeps: Send + Sync + 'static {
 
 /// A lock with a running renewal.
 pub(crate) trait Kept: Send + Sync + 'static {
-    /// Returns the send time of the last confirmed request, possibly plus a constant. Returns
-    /// `None` after the lock was lost.
+    /// Returns the send time of the last confirmed request for the lock, possibly plus a constant.
+    /// Returns `None` after the lock was lost.
     fn sent(&self) -> Option<u64>;
 }

@@ -1,4 +1,4 @@
-//! This project with `replay`: the same work, but each result is kept.
+//! This project with `replay`: does the same work as `leasehold`, but keeps each result.
 
 use ::leasehold::{LockError, LockPool, distributed_lock};
 
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 /// Length of a result in JSON, in bytes, like that of a small order.
 const RESULT: usize = 500;
 
-/// A pool, and the results of its calls.
+/// A pool, and the result that each call keeps.
 pub(crate) struct Replayed {
     pool: LockPool,
     plan: Plan,
@@ -25,7 +25,7 @@ impl Replayed {
         })
     }
 
-    /// Runs `body`, and keeps a result that does not depend on its output.
+    /// Runs `body`, and keeps `self.result` instead of the body's output.
     #[distributed_lock(
         key = "bench:<key>", ttl = self.plan.ttl(), wait = self.plan.patience(), pool = self.pool,
         replay = "10m"

@@ -2,11 +2,11 @@
 //! the crate redis.
 //!
 //! After a bounded number of critical sections, a process publishes a message for the next process.
-//! One request to the server confirms the message. There is no lease, no ttl, no detection of a
-//! loss and no fence. If a process ends, there is no guarantee.
+//! The next process confirms the message with one request to the server. There is no lease, no ttl,
+//! no detection of a loss and no fence. If a process ends, there is no guarantee.
 //!
-//! This cost is a reference for locks, which need all of these. It is not a lower bound: a client
-//! that reads its socket itself may need less time.
+//! A lock needs all of these, so this cost is a reference for locks. It is not a lower bound: a
+//! client that reads its socket itself may need less time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -46,8 +46,8 @@ struct Place {
     /// Number of critical sections that this process may still begin in its turn.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// True while this process keeps the turn, although none of its tasks is inside. No other
-    /// process runs to which it could pass the turn.
+    /// True while this process keeps the turn, although none of its tasks uses it. The process
+    /// keeps the turn if no other process runs.
     idle: bool,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
         self.ring.get_or_try_init(load).await
     }
 
-    /// Takes the first turn, if this process is the first.
+    /// Takes the first turn of the run, if this process is the first of the ring.
     async fn begin(&self) -> Result<(), Fault> {
         if self.ring().await?.1 {
             self.take_turn().await?;
@@ -115,8 +115,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Confirms the turn with a request to the server. A lock would count its lease from the time
-    /// of this request.
+    /// Confirms the turn with a request to the server. A real lock would also need such a request,
+    /// and would count its lease from then.
     async fn confirm(&self) -> Result<Value, redis::RedisError> {
         let mut connection = self.connection.clone();
         cmd("PING").query_async(&mut connection).await

@@ -8,7 +8,6 @@ use rslock::LockManager;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// A lock manager.
 pub(crate) struct Rslock {
     manager: LockManager,
     ttl: Duration,

@@ -1,4 +1,4 @@
-//! Contestants with a fault, which the harness must detect.
+//! Contestants with a fault that the harness must detect, and `Nothing`, which only runs the body.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,11 +10,11 @@ use crate::clock;
 /// [`SeededStall`] blocks its thread for the time `STALL` in one of `STALL_EACH` calls.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, these are
-/// 1.6 s of each second, more than one thread can do.
+/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, it needs 1.6 s of
+/// CPU time per second, more than one thread can provide.
 const SPIN: Duration = Duration::from_millis(8);
 
-/// Takes no lock, and only runs the body.
+/// A contestant without a lock, for the cost of the harness itself.
 pub(crate) struct Nothing;
 
 impl Locks for Nothing {
@@ -27,7 +27,7 @@ impl Locks for Nothing {
     }
 }
 
-/// Blocks its thread in one of many calls.
+/// A contestant without a lock, which blocks its thread in one of [`STALL_EACH`] calls.
 #[derive(Default)]
 pub(crate) struct SeededStall {
     calls: AtomicU64,
@@ -47,7 +47,7 @@ impl Locks for SeededStall {
     }
 }
 
-/// Computes in each call.
+/// A contestant without a lock, which computes in each call.
 pub(crate) struct SeededSpin;
 
 impl Locks for SeededSpin {
@@ -62,7 +62,7 @@ impl Locks for SeededSpin {
     }
 }
 
-/// Takes no lock.
+/// A contestant without a lock, whose critical sections overlap.
 pub(crate) struct SeededOverlap;
 
 impl Locks for SeededOverlap {
@@ -76,7 +76,7 @@ impl Locks for SeededOverlap {
     }
 }
 
-/// Lets in one waiting call at a time, but never lets in the hundredth call.
+/// A lock inside one process. The hundredth caller never gets it.
 #[derive(Default)]
 pub(crate) struct SeededLoss {
     calls: AtomicU64,

@@ -27,7 +27,7 @@ const GIVE_BACK: &str = "UPDATE shedlock SET lock_until = timezone('utc', CURREN
 /// Number of connections of a process. All of its tasks share them.
 const CONNECTIONS: u32 = 16;
 
-/// A pool of connections, and the owner of the locks.
+/// A pool of connections, and the name under which this process takes its locks.
 pub(crate) struct Upsert {
     pool: PgPool,
     owner: String,

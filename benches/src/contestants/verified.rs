@@ -18,7 +18,7 @@ const COUNT: &str = "INSERT INTO sections AS s (key, count) VALUES ($1, 1)
 /// Number of connections of a process for its transactions, which all of its tasks share.
 const CONNECTIONS: u32 = 16;
 
-/// A pool of locks, and a pool of connections.
+/// A lock pool, and a pool of connections for the transactions.
 pub(crate) struct Verified {
     locks: LockPool,
     data: PgPool,

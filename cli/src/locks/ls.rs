@@ -15,8 +15,8 @@ use crate::output;
 /// column widths.
 const PAGE: usize = 1_000;
 
-/// Prints the matching locks, sorted by key. More than [`PAGE`] are printed in several parts, each
-/// sorted. As JSON, each lock is one line.
+/// Prints the matching locks, sorted by key. If more than [`PAGE`] locks match, prints them in
+/// several parts, each of which is sorted. As JSON, each lock is one line.
 pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let mut printer = Printer::new(&pool, json);

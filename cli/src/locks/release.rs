@@ -53,7 +53,8 @@ fn free(pool: &LockPool, key: &str, json: bool) -> u8 {
     exit::NO
 }
 
-/// Asks on standard error, so that standard output contains only the result. No answer means no.
+/// Asks the user on standard error, so that standard output contains only the result. A missing
+/// answer counts as a no.
 fn agrees(lock: &LockInfo) -> bool {
     let question = format!(
         "Take away {}?\nUnfinished work may be cut short, and requests already sent may still take \

@@ -14,21 +14,22 @@ const HEAD: [&str; COLUMNS] = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN"
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// Layouts of a row: the columns in its first line, and those in the lines below it. The first
-/// layout that fits the terminal's width is used. The last one shows the whole key, on one or
-/// several separate lines.
+/// Layouts of a row: the columns in its first line, and the columns in the lines below. The first
+/// layout that fits the terminal's width is used. If none fits, the last one is used, which shows
+/// the whole key on one or several separate lines.
 const LAYOUTS: [(&[usize], &[usize]); 3] = [
     (&[KEY, 1, 2, 3, 4, 5], &[]),
     (&[KEY, 1, 3, 4, 5], &[2]),
     (&[KEY], &[1, 3, 4, 5, 2]),
 ];
 
-/// Formats locks as rows. A column keeps the width of its widest value so far, so that the columns
-/// of later rows stay in place. Only the column of the key becomes narrower, if the terminal does.
+/// Formatter of locks as rows. A column keeps the width of its widest value so far, so that the
+/// columns of later rows stay in place. Only the column of the key becomes narrower on a narrower
+/// terminal.
 #[derive(Debug)]
 pub(super) struct Table {
     widths: [usize; COLUMNS],
-    /// The columns of the terminal; none for no limit.
+    /// Width of the terminal, in columns. `None` if there is no limit.
     room: Option<usize>,
 }
 
@@ -40,7 +41,7 @@ impl Table {
         }
     }
 
-    /// Sets the columns of the terminal; none for no limit.
+    /// Sets the width of the terminal, in columns. `None` stands for no limit.
     pub(super) fn fit(&mut self, room: Option<usize>) {
         self.room = room;
     }
@@ -89,7 +90,7 @@ impl Table {
         lines
     }
 
-    /// Returns indented lines with as many of these columns as fit.
+    /// Returns indented lines with these columns. Each line has as many of them as fit.
     fn packed(&self, row: &[String; COLUMNS], columns: &[usize], room: usize) -> Vec<String> {
         let room = room.saturating_sub(GAP).max(1);
         let (mut lines, mut line) = (Vec::new(), String::new());
@@ -190,7 +191,8 @@ mod tests {
         assert_eq!(narrow[5..], ["  0", "  shop::create on", "  web-1 (pid 7)"]);
     }
 
-    /// Fails if a key is shortened below `SHORTEST_KEY`, or if wide characters shift a column.
+    /// Fails if a long key is not shortened to the space beside the other columns, or if wide
+    /// characters shift a column.
     #[test]
     fn wide_characters_keep_their_columns() {
         let key = "注文".repeat(20);
@@ -211,8 +213,8 @@ mod tests {
         assert!(lines[1].starts_with("order:42  exclusive"), "{lines:?}");
     }
 
-    /// Fails if the table panics on a very long text. It would, if a format string padded the text
-    /// to a width above 65,535.
+    /// Fails if the table panics on a very long text. A format string would panic if it had to pad
+    /// a text to a width above 65,535.
     #[test]
     fn very_long_cells_are_padded() {
         let long = "x".repeat(70_000);

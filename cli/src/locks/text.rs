@@ -29,13 +29,13 @@ pub(super) fn span(span: Duration) -> String {
     }
 }
 
-/// Returns the time that has passed since `time`. It is zero if the store's clock is ahead of this
-/// machine's.
+/// Returns the time that has passed since `time`. This is zero if the store's clock is ahead of the
+/// clock of this machine.
 pub(super) fn since(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
     time.map(|time| now.duration_since(time).unwrap_or_default())
 }
 
-/// Returns the time left until `time`, or zero if it is past.
+/// Returns the time left until `time`, or zero if `time` is past.
 pub(super) fn until(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
     time.map(|time| time.duration_since(now).unwrap_or_default())
 }
@@ -86,8 +86,8 @@ pub(super) fn place(pool: &LockPool) -> String {
     }
 }
 
-/// Smallest width of a shortened key, in columns. If the terminal has no room for it beside the
-/// other columns, the whole key is shown, on separate lines.
+/// Smallest width of a shortened key, in columns. If the terminal has less room beside the other
+/// columns, the whole key is shown, on separate lines.
 pub(super) const SHORTEST_KEY: usize = 20;
 
 /// Returns the number of terminal columns of a text. A Chinese character has two, and a combining
@@ -117,7 +117,7 @@ pub(super) fn padded(text: &str, room: usize) -> String {
     [text, &" ".repeat(missing)].concat()
 }
 
-/// Shortens a text in the middle to this many columns.
+/// Replaces the middle of a text by `…`, so that the text has at most this many columns.
 pub(super) fn shortened(text: &str, room: usize) -> String {
     let length = width(text);
     if length <= room {
@@ -170,7 +170,8 @@ pub(super) fn wrapped(text: &str, room: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Fails if a part of a wrapped text is lost, or a line is too long.
+    /// Fails if a text is shortened to a wrong width, or if wrapping loses a part of a text or
+    /// makes a line too long.
     #[test]
     fn long_texts_are_shortened_or_wrapped() {
         assert_eq!(shortened("order:42", 8), "order:42");
@@ -198,7 +199,8 @@ mod tests {
         assert_eq!(wrapped("注文", 1), ["注", "文"]);
     }
 
-    /// Fails if a long word takes a time that grows with the square of its length, or panics.
+    /// Fails if wrapping a very long word panics, or takes a time that grows with the square of its
+    /// length.
     #[test]
     fn very_long_words_are_wrapped() {
         let lines = wrapped(&"x".repeat(2_000_000), 20);

@@ -1,8 +1,8 @@
 //! The clock for leases, and an alarm on this clock.
 //!
-//! `CLOCK_BOOTTIME` continues while the machine is suspended, because leases at the store end
-//! meanwhile, too. All processes of a machine read the same time from it, so that one process can
-//! send a deadline to another.
+//! The clock is `CLOCK_BOOTTIME`. Like the leases at the store, it continues while the machine is
+//! suspended. All processes of a machine read the same time from it, so that one process can send a
+//! deadline to another.
 
 use std::io;
 use std::os::fd::OwnedFd;

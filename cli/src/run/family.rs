@@ -28,7 +28,7 @@ pub(super) struct Process {
 pub(super) struct Killed {
     /// Number of processes that were still alive.
     pub(super) alive: usize,
-    /// Number of the processes still alive that the system does not let this user kill.
+    /// Number of these living processes that the system does not let this user kill.
     pub(super) refused: usize,
 }
 
@@ -109,8 +109,8 @@ fn parse(stat: &str) -> Option<Process> {
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
-    // A process is shown as a zombie once its first thread has ended. It is alive while other
-    // threads run, so their number is read, too.
+    // A process is shown as a zombie once its first thread has ended. But the process is alive
+    // while other threads run, so the number of its threads is read, too.
     let dead = matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1;
     Some(Process {
         id: id.parse().ok()?,
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if a name with brackets shifts the fields.
+    /// Fails if a process name with brackets makes the parser read wrong fields.
     #[test]
     fn a_process_name_may_contain_brackets() {
         let stat = "42 (a) b) (c) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(parse("nonsense"), None);
     }
 
-    /// Fails if a session leader outside this container counts as an error. Its id is 0 with
-    /// `docker exec` and on many build machines.
+    /// Fails if a process cannot be read because the leader of its group or session is outside this
+    /// container. Such a leader has the id 0 with `docker exec` and on many build machines.
     #[test]
     fn a_leader_outside_of_the_container_has_id_0() {
         let stat = "42 (a) S 7 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(process.parent, parent.unwrap_or(0));
     }
 
-    /// Fails if a process counts as gone while one of its threads runs.
+    /// Fails if a process counts as ended while one of its threads still runs.
     #[test]
     fn a_zombie_with_threads_is_alive() {
         let stat = |threads: u32| {
@@ -179,7 +179,8 @@ mod tests {
             .expect("a shell starts");
         let id = i32::try_from(shell.id()).expect("a process id");
         let pid = Pid::from_raw(id).expect("a process id");
-        // Waits until the shell has started the second shell, and that has started `sleep`.
+        // Waits until the shell has started a second shell, and the second shell has started
+        // `sleep`.
         while descendants(pid).expect("/proc is there").len() < 2 {
             std::thread::yield_now();
         }

@@ -31,7 +31,8 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return exit::SYSTEM;
     }
-    // Checked after the line above, because a guardian that died before that line sends no signal.
+    // The guardian is checked only after the death signal is requested, because the kernel sends no
+    // signal for a guardian that died earlier.
     if !settings.parent_lives() {
         return exit::SYSTEM;
     }
@@ -51,13 +52,15 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     }
 }
 
-/// True if `latest` has passed. This process may have stalled, and must not start the command late.
+/// True if `latest`, the last moment at which the command may start, has passed. This process may
+/// have stalled before this check.
 fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }
 
-/// Replaces this process with the command. Returns an error if that fails. If the command must
-/// ignore SIGPIPE, this uses `execute`, because `Command` would set the signal to its default.
+/// Replaces this process with the command. Returns an error if the command cannot be started. If
+/// the command must ignore SIGPIPE, this uses `execute`, because `Command` would set the signal to
+/// its default.
 fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io::Error {
     if settings.ignores_pipe {
         let Err(error) = execute(settings.run, program, arguments);
@@ -68,7 +71,8 @@ fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io
     command.envs(environment(settings.run)).exec()
 }
 
-/// Executes a program that, like this process, ignores SIGPIPE.
+/// Replaces this process with a program that ignores SIGPIPE. This process ignores the signal, and
+/// `exec` does not change that.
 fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
     let program = CString::new(program.as_bytes())?;
     let mut all = vec![program.clone()];

@@ -12,7 +12,7 @@ use super::schedule::Reason;
 use crate::args::Run;
 use crate::output;
 
-/// Writes events to standard error, to which the command also writes.
+/// Writer of events to standard error, to which the command also writes.
 #[derive(Debug)]
 pub(crate) struct Messages {
     pub(crate) json: bool,
@@ -23,7 +23,7 @@ impl Messages {
         Self { json }
     }
 
-    /// Reports the held lock, but only as JSON. As text, it would only disturb the output of the
+    /// Reports the held lock, but only as JSON. A text would only disturb the output of the
     /// command.
     pub(crate) fn acquired(&self, guard: &LockGuard, waited: Duration) {
         self.event(&json!({

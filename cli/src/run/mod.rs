@@ -1,4 +1,4 @@
-//! `leasehold run`: any program inside a lock.
+//! `leasehold run`: runs any program inside a lock.
 //!
 //! [`role`] has a picture of the four processes, and lists the effects if one of them dies or
 //! stalls.
@@ -35,8 +35,8 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. The processes of a command are killed a tenth of the ttl before the deadline,
-/// and must be gone by then.
+/// Shortest ttl. The processes of a command are killed when a tenth of the ttl is left before the
+/// deadline, and must end within this tenth.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
@@ -67,8 +67,8 @@ pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, 
     };
     let messages = Messages::new(json);
     let code = take_and_run(&pool, options, signals, &messages).await;
-    // Done after a failed acquire as well. If its request got no answer, the store may have granted
-    // the lock, which the shutdown then removes.
+    // The pool is shut down even after a failed acquire. If the request for the lock got no answer,
+    // the store may have granted the lock, which the shutdown then removes.
     pool.shutdown(RELEASE).await;
     code
 }

@@ -1,4 +1,5 @@
-//! The name under which others see the holder: that of `--name`, or of the program's file.
+//! The name under which other processes see the holder: the value of `--name`, or the name of the
+//! program's file.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,8 +11,8 @@ use crate::args::Run;
 /// Maximum number of characters of a name.
 const LONGEST: usize = 60;
 
-/// Returns the call site of the lock. Its function name is the name of the holder, which others
-/// see.
+/// Returns the call site of the lock. The function name of this site is the name of the holder,
+/// which other processes see.
 pub(super) fn site(options: &Run) -> &'static Site {
     let name = options.name.clone().filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| of_program(&options.command));
@@ -28,7 +29,8 @@ fn of_program(command: &[OsString]) -> String {
     program.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the start of a text, with one blank between two words.
+/// Shortens a text to `LONGEST` characters, and replaces the white space between two words by one
+/// blank.
 fn short(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(LONGEST) {

@@ -14,9 +14,9 @@
 //! - `leasehold run` stalls: the lease is not renewed, and the guardian stops the command before
 //!   the deadline.
 //! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the
-//!   processes that the command started, even if `leasehold run` was killed or stalls. `leasehold
-//!   run` does the same.
-//! - The guardian stalls: `leasehold run` kills all processes below it before the deadline.
+//!   processes that the command started, even if `leasehold run` was killed or stalls. If
+//!   `leasehold run` works, it kills these processes as well.
+//! - The guardian stalls: `leasehold run` kills all of its descendants before the deadline.
 //! - `leasehold run` is killed while the guardian is suspended: the kernel wakes the warden,
 //!   which wakes the guardian (`SIGCONT`).
 //! - The warden is killed: nothing happens as long as `leasehold run` or the guardian lives.
@@ -57,7 +57,7 @@ pub(super) struct Settings {
     pub(super) moment: Moment,
     /// True if events are reported as JSON.
     pub(super) json: bool,
-    /// True if the command ignores SIGPIPE from its start.
+    /// True if the command must start with SIGPIPE ignored.
     pub(super) ignores_pipe: bool,
 }
 
@@ -131,9 +131,9 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
 
 /// Makes this process the parent of the orphans among its descendants.
 ///
-/// Also requests SIGCONT for the death of the parent: this process must then continue if it is
-/// suspended. Without this setting, the kernel would wake it only if its group were orphaned. The
-/// group is not orphaned if another `leasehold run` adopts this process.
+/// Also makes the kernel send SIGCONT to this process when its parent dies, so that a suspended
+/// process continues. Without this setting, the kernel would wake this process only if its process
+/// group became orphaned. The group is not orphaned if another `leasehold run` adopts this process.
 pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;
@@ -148,7 +148,8 @@ pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Fails if a process does not receive the settings that were sent.
+    /// Fails if the process of a role would read settings or arguments that differ from those of
+    /// the process that starts it.
     #[test]
     fn settings_arrive_unchanged() {
         let settings = Settings {

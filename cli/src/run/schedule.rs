@@ -1,11 +1,11 @@
-//! Computes when the command is asked to stop, and when it is killed. Reads no clock and touches no
-//! process.
+//! Computes the times at which the guardian asks the command to stop, and kills it. Reads no clock
+//! and touches no process.
 //!
 //! ```text
 //! renewed                                  deadline - ttl/5   - ttl/10    - ttl/20  deadline
 //!    |---------------------------------------------|-------------|-----------|---------|
-//!                                               SIGTERM       SIGKILL    (a second process
-//!                                                                         kills as well)
+//!                                               SIGTERM       SIGKILL    SIGKILL by
+//!                                                                     `leasehold run`
 //! ```
 //!
 //! At the deadline, leasehold itself gives the lease up. The store does not grant the lock to
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use super::clock::Moment;
 
-/// Maximum time between SIGTERM and SIGKILL, if the lease lasts that long.
+/// Maximum time between SIGTERM and SIGKILL after `--max-hold` is over, or after `leasehold run`
+/// has died. An earlier end of the lease shortens this time.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Maximum time between SIGTERM and SIGKILL after a lease was lost or a lock was taken away
@@ -77,7 +78,8 @@ impl Schedule {
     }
 
     /// Records the current deadline, which may be unchanged. Returns true if the lease lasts longer
-    /// than previously known. A command that was already asked to stop must stop in spite of this.
+    /// than previously known. A renewal does not cancel a stop: a command that was asked to stop
+    /// must still end.
     pub(super) fn extend(&mut self, deadline: Moment) -> bool {
         let longer = self.deadline + ROUNDING < deadline;
         if longer {
@@ -129,8 +131,8 @@ impl Schedule {
     }
 
     /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If both are due,
-    /// SIGTERM is omitted. The guardian sends SIGCONT after it, which would let a suspended process
-    /// run again.
+    /// SIGTERM is omitted. The guardian sends SIGCONT after a SIGTERM, which would let a suspended
+    /// process run again.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
@@ -169,8 +171,8 @@ mod tests {
         assert_eq!(schedule.backup_at(), at(119));
     }
 
-    /// Fails if a command may run long after its lock was taken away. The lock becomes free soon
-    /// after that.
+    /// Fails if a command may run for more than two seconds after a reported loss of its lock, even
+    /// if its lease lasts longer. Another process may soon get such a lock.
     #[test]
     fn a_lost_lock_stops_the_command_before_a_long_lease_ends() {
         let ttl = Duration::from_secs(300);
@@ -190,7 +192,8 @@ mod tests {
         assert_eq!(schedule.reason(), Some(Reason::Lost));
     }
 
-    /// Fails if a renewal does not move the end, or revives a lost lease.
+    /// Fails if a renewal does not postpone the end of a command, or if it cancels the stop after a
+    /// lost lease.
     #[test]
     fn a_renewal_moves_the_end_unless_the_lease_is_lost() {
         let mut schedule = Schedule::new(TTL, at(120));
@@ -202,7 +205,8 @@ mod tests {
         assert_eq!(schedule.due(at(127)), Some(Step::Kill));
     }
 
-    /// Fails if a command gets no time to end, or more time than its lease has.
+    /// Fails if a command gets no time to end after `--max-hold` or the death of `leasehold run`,
+    /// or gets more time than its lease has.
     #[test]
     fn stops_for_other_reasons_leave_at_most_ten_seconds() {
         let mut schedule = Schedule::new(TTL, at(1_000));

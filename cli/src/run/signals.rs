@@ -36,10 +36,10 @@ const TERMINAL: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 /// foreground group.
 const BACKGROUND: [Signal; 2] = [Signal::TTIN, Signal::TTOU];
 
-/// Receives signals, which then have no other effect on this process.
+/// Receiver of signals, which then have no other effect on this process.
 pub(super) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    /// The signals blocked by the parent.
+    /// Signals that this process inherited as blocked from its parent.
     blocked: SigSet,
 }
 
@@ -48,17 +48,17 @@ impl Signals {
     /// (`nohup`) stay ignored, both here and in the command. Afterwards this process blocks no
     /// signal.
     pub(super) fn ending() -> io::Result<Self> {
-        // The parent may have made this process ignore SIGCHLD. The kernel would then not keep the
-        // exit codes of children. The handler stays when this stream is dropped, but child
-        // processes start with the default of SIGCHLD.
+        // Sets a handler for SIGCHLD, because the parent may have made this process ignore the
+        // signal. The kernel would then not keep the exit codes of children. The handler stays when
+        // this stream is dropped, but child processes start with the default of SIGCHLD.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),
             blocked: SigSet::empty(),
         };
         signals.add(&ENDING)?;
-        // Unblocked after the handlers are set. A pending signal arrives now, and without a handler
-        // would end this process.
+        // Unblocks all signals only after the handlers are set. A pending signal arrives now, and
+        // without a handler would end this process.
         signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }
@@ -85,7 +85,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Starts a process that blocks the same signals as the parent of this process.
+    /// Starts a process with the same blocked signals that this process inherited from its parent.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.blocked.thread_set_mask()?;
         let child = command.spawn();

@@ -70,14 +70,14 @@ mod tests {
         assert_eq!(parse(b"nonsense"), None);
     }
 
-    /// Fails if the line of a real process differs from the file `status` of the same process.
+    /// Fails if the mask in this process's file `stat` differs from the mask in its file `status`.
     #[test]
     fn this_process() {
         let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16).expect("a number");
         let stat = std::fs::read("/proc/self/stat").expect("/proc is there");
-        // The line contains only the first 31 signals.
+        // The file `stat` contains only the first 31 signals.
         assert_eq!(parse(&stat), Some(mask & 0x7fff_ffff));
     }
 }

@@ -80,8 +80,8 @@ impl<'a> Supervisor<'a> {
         let mut warden = process(theirs, &lock, options, messages.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
-        // If this fails, the guardian gets no deadline. It then starts no command, and ends when
-        // the connection is closed.
+        // If this message cannot be sent, the guardian gets no deadline. It then starts no command,
+        // and ends when the connection is closed.
         begin(&channel, deadline)?;
         Ok(Self {
             lock,
@@ -109,7 +109,7 @@ impl<'a> Supervisor<'a> {
             self.kill_all().await;
         }
         // Either the guardian has nothing left to do, or `kill_all` has killed everything below
-        // this process. So the warden has nothing left to do.
+        // this process. So the warden is no longer needed.
         let _ = kill_process(self.warden, Signal::KILL);
         let _ = waitpid(Some(self.warden), WaitOptions::empty());
         let killed = exit::of(None, Some(Signal::KILL.as_raw()));
@@ -208,9 +208,9 @@ impl<'a> Supervisor<'a> {
     /// Kills all processes below this one, including the warden and the guardian.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
-            // At least the command must end. If the guardian is dead, the kernel has killed the
-            // command. Otherwise the guardian keeps the id of the command in use, so that no other
-            // process is killed.
+            // Kills at least the process group of the command. A living guardian keeps the id of
+            // the group in use, so that no other process is killed. If the guardian is dead, the
+            // kernel has already killed the command.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
             self.messages.failed(&error);
         }
@@ -241,8 +241,8 @@ fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> 
         .stdin(OwnedFd::from(socket));
     match lock.fence() {
         Some(fence) => warden.env("LEASEHOLD_FENCE", fence.get().to_string()),
-        // This lock has no fence. An inherited variable has the fence of another lock, inside of
-        // which this process runs.
+        // This lock has no fence. An inherited variable would contain the fence of another lock,
+        // inside which `leasehold run` itself was started.
         None => warden.env_remove("LEASEHOLD_FENCE"),
     };
     if options.without_url {

@@ -23,13 +23,14 @@ pub(super) fn give_to(group: Pid) {
     }
 }
 
-/// True if the terminal's keys reach the group of this process.
+/// True if this process belongs to the terminal's foreground group, which receives the signal of
+/// ctrl-c.
 fn is_in_front() -> bool {
     let front = tcgetpgrp(stdin()).map(|group| group.as_raw_nonzero().get());
     family::this_process().is_ok_and(|this| front == Ok(this.group))
 }
 
-/// Stops this process, as ctrl-z does. The lease is not renewed until it continues.
+/// Stops this process, as ctrl-z does. The lease is not renewed until the process continues.
 pub(super) fn stand_still() {
     let _ = kill_process(getpid(), Signal::STOP);
 }

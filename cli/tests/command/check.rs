@@ -5,7 +5,8 @@ use leasehold_tests::server::{Server, ServerOptions};
 
 use crate::harness::{ended, leasehold};
 
-/// Fails if a usable server is not reported as ready, or a warning is missing.
+/// Fails if a usable server is not reported as ready, or if the warning about its missing
+/// persistence is not shown.
 #[test]
 fn a_usable_server_is_ready() {
     let server = Server::start();
@@ -43,7 +44,7 @@ fn a_replica_is_not_accepted() {
     assert_eq!(json["ready"], false);
 }
 
-/// Fails if the check reports ready for a server that was killed or refuses this client.
+/// Fails if `leasehold check` accepts a killed server or a wrong password, or prints a password.
 #[test]
 fn an_unusable_server_is_not_ready() {
     let mut server = ServerOptions::new().password("secret").start();
@@ -59,7 +60,8 @@ fn an_unusable_server_is_not_ready() {
     assert!(!away.err.contains("secret"), "{away:?}");
 }
 
-/// Fails if the password in a file is not used, or if the error does not name a missing file.
+/// Fails if `leasehold check` does not use the password in a file, or does not name a missing file
+/// in its error.
 #[test]
 fn a_password_file_is_used() {
     let server = ServerOptions::new().password("hunter2").start();

@@ -1,4 +1,4 @@
-//! A process at its limit of open files.
+//! Errors of a process that has reached its limit of open files.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use crate::harness::{ended, leasehold};
 
-/// Returns the command `ls`, with a limit of open files.
+/// Returns the command `leasehold ls`, which may open at most `limit` files.
 fn limited(url: &str, limit: u32) -> Command {
     let command = leasehold(url);
     let mut shell = Command::new("sh");
@@ -21,8 +21,8 @@ fn limited(url: &str, limit: u32) -> Command {
     shell
 }
 
-/// Fails if an error names only the server, although the process could not open a file for its
-/// connection. The error must name the limit of the process.
+/// A process may open too few files to connect to its lock store. Fails if the error then blames
+/// only the server and does not mention `ulimit -n`.
 #[test]
 fn a_limit_of_open_files_is_named() {
     let (server, database) = (Server::start(), Postgres::shared().migrated());
@@ -34,11 +34,13 @@ fn a_limit_of_open_files_is_named() {
         Zookeeper::shared().url("files"),
     ] {
         let mut named = 0;
-        // Starts with a limit too low for any program.
+        // The first limits are too low for any program to start. The search ends at the first limit
+        // with which `ls` succeeds.
         let enough = (4..200).find(|limit| {
             let listed = ended(&mut limited(&url, *limit));
             let text = &listed.err;
-            // At the lowest limits, the system cannot load the program, and prints another error.
+            // With the lowest limits, the system cannot load `leasehold`. The error is then not
+            // from `leasehold`.
             if text.starts_with("leasehold: ") {
                 assert!(text.contains("ulimit -n"), "{url} with {limit}: {text}");
                 named += 1;

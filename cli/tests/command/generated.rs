@@ -4,10 +4,10 @@ use std::process::Command;
 
 use crate::harness::{bare, ended};
 
-/// Returns bash's completions of the last of these words.
+/// Returns the words that bash offers as completions of the last of `words`.
 fn completed(words: &[&str]) -> Vec<String> {
-    // Calls the function that the script has registered for the command, as bash does at the tab
-    // key.
+    // As bash does at the tab key, calls the function that the completion script has registered for
+    // `leasehold`.
     let script = "\
 source <(\"$0\" completions bash)
 COMP_WORDS=(leasehold \"$@\"); COMP_CWORD=$#; COMP_LINE=\"leasehold $*\"; COMP_POINT=${#COMP_LINE}
@@ -22,7 +22,8 @@ printf '%s\\n' \"${COMPREPLY[@]}\"";
     ended.out.lines().map(str::to_owned).collect()
 }
 
-/// Fails if bash does not complete a subcommand, an option or a value, or the script is wrong.
+/// Fails if bash does not complete a subcommand, an option or a value, or if the completion script
+/// prints an error.
 #[test]
 fn bash_completes_subcommands_and_options() {
     assert_eq!(completed(&["rel"]), ["release"]);
@@ -54,7 +55,8 @@ fn bash_completes_subcommands_and_options() {
     }
 }
 
-/// Fails if a script for another shell is missing or misses the subcommands.
+/// Fails if zsh or fish gets no completion script, or if its script lacks an option of `run`. Also
+/// fails if the error for an unsupported shell does not list the supported shells.
 #[test]
 fn other_shells_get_a_script() {
     for (shell, beginning) in [("zsh", "#compdef leasehold"), ("fish", "#")] {
@@ -68,7 +70,8 @@ fn other_shells_get_a_script() {
     assert!(unknown.err.contains("bash, zsh, fish"), "{unknown:?}");
 }
 
-/// Fails if the manual page misses a subcommand, an option or the exit codes.
+/// Fails if the manual page lacks one of its sections, an option of `run`, the variable
+/// `LEASEHOLD_URL` or an exit code.
 #[test]
 fn the_manual_page_is_complete() {
     let page = ended(bare().arg("man"));

@@ -11,8 +11,8 @@ fn refused(url: &str, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Fails if the error for a wrong command line does not suggest a correction, or if the command
-/// runs.
+/// Fails if the error for a wrong command line does not suggest a correction, or if `run` starts
+/// its command nevertheless.
 #[test]
 fn mistakes_are_reported() {
     let server = Server::start();
@@ -54,7 +54,8 @@ fn mistakes_are_reported() {
     }
 }
 
-/// Fails if the error for a missing lock store does not name the variable to set.
+/// No lock store is given. Fails if the exit code is not 64, or if the error does not name the
+/// variable to set.
 #[test]
 fn without_a_store() {
     for url in [None, Some("")] {
@@ -68,7 +69,7 @@ fn without_a_store() {
     }
 }
 
-/// Fails if the help does not show the exit codes, or shows a password from the environment.
+/// Fails if the help does not show the exit codes, or shows the password in `LEASEHOLD_URL`.
 #[test]
 fn the_help_shows_exit_codes_and_no_password() {
     let url = "redis://:secret@127.0.0.1/";
@@ -100,7 +101,7 @@ fn the_help_shows_exit_codes_and_no_password() {
     );
 }
 
-/// Fails if an error is not a line of JSON with `--json`.
+/// Fails if an error with `--json` is not a line of JSON with the exit code and the text.
 #[test]
 fn errors_are_printed_as_json() {
     let ended = ended(bare().args(["check", "--json"]));
@@ -113,8 +114,8 @@ fn errors_are_printed_as_json() {
     );
 }
 
-/// Fails if the tip about a missing `--` appears for another mistake, or depends on the order of
-/// the options.
+/// The error for `leasehold run KEY COMMAND` suggests to write `--` before the command. Fails if
+/// this tip is missing, wherever options stand, or appears for another mistake.
 #[test]
 fn the_tip_about_missing_dashes_is_only_for_run() {
     let server = Server::start();

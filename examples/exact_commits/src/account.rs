@@ -48,9 +48,9 @@ impl From<Error> for AddError {
 /// Adds one to an account, with pauses before and inside the transaction. Returns true if the lease
 /// had ended by the time of the commit.
 ///
-/// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the lease has
-/// ended, as if its process had been paused. If the transaction `verifies` the lock, it still
-/// commits before another holder gets the lock, or not at all.
+/// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the end of
+/// the lease, like after a pause of the process. If `verifies` is true, the transaction calls
+/// `leasehold.verify`. It then commits before another holder gets the lock, or not at all.
 #[distributed_lock(key = "account:<account>", ttl = "100ms", wait = "2s", on_lost = "continue", guard = lock, pool = pool)]
 pub(crate) async fn add(
     pool: &LockPool,
@@ -80,8 +80,8 @@ pub(crate) async fn add(
     Ok(lock.check().is_err())
 }
 
-/// Fails unless the call that owns `lock` still holds it. After a success, no other call gets the
-/// lock until the transaction has ended.
+/// Returns an error if the lease of `lock` is over. After a success, no other call gets the lock
+/// until the transaction has ended.
 async fn verify(db: &mut AsyncPgConnection, lock: &LockHandle) -> Result<(), Error> {
     diesel::sql_query("SELECT leasehold.verify($1, $2)")
         .bind::<Text, _>(lock.full_key())

@@ -120,8 +120,9 @@ async fn work(
                 counts.late += i64::from(late);
             }
             Err(AddError::LeaseOver) => counts.refused += 1,
-            // The body did not begin. Either other clerks had the lock all the time, or the machine
-            // was too slow: it did not acquire the lock, or lost it before the body began.
+            // The body did not begin, because other clerks had the lock all the time, or the
+            // machine was too slow. A slow machine fails to acquire the lock, or loses it before
+            // the body begins.
             Err(AddError::Lock(error))
                 if error.is_contention() || error.is_lost() || error.is_unavailable() => {}
             Err(error) => return Err(error.into()),

@@ -23,7 +23,8 @@ fn count(printed: &str, what: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).expect(what)
 }
 
-/// Fails if an addition is lost, or if no lease ended too early.
+/// Fails if an addition is lost although each transaction calls `leasehold.verify`. Also fails if
+/// no lease ended too early, because the run would then prove nothing.
 #[test]
 fn no_addition_is_lost() {
     let (output, printed) = run(&[]);
@@ -33,8 +34,8 @@ fn no_addition_is_lost() {
     assert!(0 < count(&printed, " refused"));
 }
 
-/// Runs without `verify`. Fails if no addition is lost, because the test above would then prove
-/// nothing.
+/// Runs the clerks without `leasehold.verify`. Fails if no addition is lost, because the test above
+/// would then prove nothing.
 #[test]
 fn additions_are_lost_without_verify() {
     let (output, printed) = run(&["--without-verify"]);

@@ -11,8 +11,8 @@
 //! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`; with
 //! PostgreSQL also `sell` in `db/postgres.rs`.
 //!
-//! With `--demo` it starts two services on one lock store instead, and shows a double click on a
-//! page: `demo/`.
+//! With `--demo`, the program starts two services on one lock store instead, and shows a double
+//! click on a page: `demo/`.
 
 mod config;
 mod db;

@@ -1,7 +1,7 @@
 //! The payment provider, simulated by a pause and a table of its calls.
 //!
-//! The table has no unique key on purpose: it shows the number of calls. Give a real provider the
-//! order's id as its idempotency key too.
+//! The table has no unique key on purpose: it shows the number of calls. With a real provider, send
+//! the order's id as the idempotency key.
 
 use std::time::Duration;
 

@@ -20,16 +20,16 @@ pub(crate) struct Shop {
     pub(crate) payments: Payments,
 }
 
-/// An order, as the client sends it. The client chooses the id, and sends the same one again if it
-/// is not sure that its first request arrived. The id is in the header `Idempotency-Key`, or here.
+/// An order, as sent by the client. The client chooses the id, and sends the same id again if its
+/// first request may not have arrived. The id is in the header `Idempotency-Key`, or here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewOrder {
     id: Option<String>,
     sku: String,
 }
 
-/// An order with its id. It is the fingerprint of a request: a repetition with other content is
-/// refused.
+/// An order with its id. The whole order is the fingerprint of a request: a repetition with the
+/// same id and another item is refused.
 #[derive(Debug, Serialize)]
 struct Request {
     id: String,

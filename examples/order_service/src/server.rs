@@ -97,13 +97,13 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, StartErro
     bound.map_err(|source| StartError::Listen { address, source })
 }
 
-/// Installs the locks from `LEASEHOLD_URL`, or those in the database of `--store`.
+/// Connects and installs the lock pool: from `LEASEHOLD_URL`, or in the database of `--store`.
 async fn install_locks(config: &Config) -> Result<(), LockError> {
     let Some(url) = &config.store else {
         return leasehold::init_from_env().await;
     };
     let mark = if url.contains('?') { '&' } else { '?' };
-    // The pool creates the tables of the locks if they are missing.
+    // With `migrate=1`, the pool creates the tables of the locks if they are missing.
     leasehold::init(&format!("{url}{mark}migrate=1")).await
 }
 

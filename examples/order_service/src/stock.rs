@@ -29,8 +29,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     }
 }
 
-/// Converts an error of the stock lock. If it is held, other buyers are in the queue, so the answer
-/// is "try again". If the lock of an order is held, this order is already being made.
+/// Converts an error of the item's lock. If other buyers have the lock, the answer is "try again".
+/// A held lock of an order is another case, because this order is already being made.
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)

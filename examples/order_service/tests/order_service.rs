@@ -17,8 +17,8 @@ use leasehold_tests::wait;
 
 const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 
-/// The fields are dropped in this order, so the services end before the servers and files that they
-/// use.
+/// The fields are dropped in order of declaration, so the services end before the servers and files
+/// that they use.
 struct TwoServices {
     first: Service,
     second: Service,
@@ -73,8 +73,8 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
     assert!(output.status.success());
 }
 
-/// Fails if the load client does not detect duplicate orders of two services with separate locks.
-/// Without this, the test above would prove nothing.
+/// Two services have separate locks, so duplicate orders occur. Fails if the load client does not
+/// detect them, because the test above would then prove nothing.
 #[test]
 fn the_load_client_detects_services_without_shared_locks() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -91,7 +91,8 @@ fn the_load_client_detects_services_without_shared_locks() {
     assert!(printed.lines().any(doubled));
 }
 
-/// Fails if the second click is refused, makes another order, or is not marked as a repetition.
+/// Fails if a second click on the other service is refused, makes another order, or is not marked
+/// as a repetition.
 #[test]
 fn a_second_click_on_the_other_service_shows_the_first_order() {
     let shop = TwoServices::start("1000");
@@ -116,7 +117,8 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
-/// Fails if a second click waits for longer than its `wait` behind a slow first click.
+/// The first click takes nine seconds. Fails if a second click is not refused with 409, because it
+/// waits for at most two seconds.
 #[test]
 fn a_second_click_is_refused_if_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");
@@ -136,8 +138,8 @@ fn a_second_click_is_refused_if_the_first_takes_too_long() {
     assert!(second.body.contains(r#""status":409"#), "{second:?}");
 }
 
-/// Fails if the header `Idempotency-Key` does not identify the request, as the IETF draft
-/// specifies.
+/// Fails if the header `Idempotency-Key` does not identify an order. The expected answers are those
+/// of the header's IETF draft.
 #[test]
 fn the_header_names_the_request() {
     let shop = TwoServices::start("0");
@@ -211,7 +213,8 @@ fn client_errors_are_answered_in_json() {
     }
 }
 
-/// Fails if a client receives text for the log: the key, or advice for the program's author.
+/// Fails if an answer contains text that is only for the log: the key, or advice for the program's
+/// author.
 #[test]
 fn answers_about_a_lock_contain_no_key() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));

@@ -1,4 +1,5 @@
-//! Nine small services to copy from, each a separate program under `src/bin/`.
+//! Nine small services to copy from. Each is a separate program, under `src/bin/` unless stated
+//! otherwise.
 //!
 //! | program | what it is |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | `tested` | a service with unit tests that need no server |
 //! | `operations` | start, readiness, metrics and the end of a service |
 //!
-//! This library only stands in for the rest of a shop: its payment provider, and the code that
-//! `tonic-prost-build` generates from its `.proto` file.
+//! This library only stands in for the rest of a shop: its payment provider, and some helpers. It
+//! also contains the gRPC code that `tonic-prost-build` generates from a `.proto` file.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders
@@ -27,8 +28,8 @@ pub fn listen_address() -> String {
     std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())
 }
 
-/// Completes when the service must stop: at SIGTERM, which Kubernetes and systemd send, or at
-/// ctrl-c. After this call, these signals no longer end the process.
+/// Returns a future that completes when the service must stop: at SIGTERM, which Kubernetes and
+/// systemd send, or at ctrl-c. After this call, neither signal ends the process at once.
 ///
 /// # Errors
 ///
@@ -47,7 +48,7 @@ pub fn stop_requested() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Completes at ctrl-c.
+/// Returns a future that completes at ctrl-c.
 ///
 /// # Errors
 ///

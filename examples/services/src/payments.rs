@@ -1,4 +1,4 @@
-//! Stands in for the payment provider of a shop.
+//! A stand-in for the payment provider of a shop.
 
 use std::io;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Charges for an order. The provider identifies orders by their id, and charges for each only
-/// once.
+/// Charges for an order. The provider identifies orders by their id, and charges for each order
+/// only once.
 ///
-/// The request is a line over TCP to the address in the variable `PAYMENT_PROVIDER`, and the answer
-/// is also a line. Without the variable, the call takes a second and always succeeds.
+/// Sends the id as one line over TCP to the address in the variable `PAYMENT_PROVIDER`, and reads
+/// one line as the answer. Without the variable, the function takes a second and always succeeds.
 ///
 /// # Errors
 ///
-/// Fails if the provider does not answer, or refuses.
+/// Fails if the provider does not answer, or refuses the charge.
 pub async fn charge(order: &str) -> io::Result<()> {
     let Ok(address) = std::env::var("PAYMENT_PROVIDER") else {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! The code that `tonic-prost-build` generates from this file, `shop.proto`:
+//! The code of the gRPC service in the following file, `shop.proto`:
 //!
 //! ```proto
 //! syntax = "proto3";
@@ -10,8 +10,9 @@
 //! service Orders { rpc Create (NewOrder) returns (Order); }
 //! ```
 //!
-//! The messages are written by hand, and `build.rs` generates the rest, so a build needs no
-//! `protoc`.
+//! A real service lets `tonic-prost-build` generate all of this code, which needs the program
+//! `protoc`. Here, the messages are written by hand and `build.rs` generates the rest, so that a
+//! build needs no `protoc`.
 
 #![allow(
     missing_docs,

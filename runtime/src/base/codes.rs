@@ -16,8 +16,8 @@ pub(crate) const RESULT_TOO_LARGE: &str = "result-too-large";
 #[cfg(feature = "replay")]
 pub(crate) const RESULT_NOT_JSON: &str = "result-not-json";
 
-/// A lease was lost while a task spawned by its body waited for the same lock. The body may have
-/// waited for that task, and so for its own lock.
+/// A call lost its lease while a task spawned by its body waited for the same lock. The body may
+/// have waited for this task, and so for its own lock.
 pub(crate) const OWN_LOCK: &str = "own-lock";
 
 /// A blocking call parked a thread of a tokio runtime, so other tasks of that runtime had to wait.

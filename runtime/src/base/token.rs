@@ -15,8 +15,8 @@ pub(crate) struct Token(u128);
 ///
 /// A `fork` copies the random number generator of a thread. Without these bits, both processes
 /// would then create the same tokens, and treat each other's locks as their own. A pool cannot be
-/// used after a `fork`, so each process creates its own pools. So it is enough that a pool takes
-/// random bits from the system once.
+/// used after a `fork`, so each process creates its own pools. Therefore a pool takes random bits
+/// from the system only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
@@ -73,8 +73,8 @@ impl Token {
         self.0
     }
 
-    /// Returns half of the token's bits. Messages identify a lease by them, because a client that
-    /// reads them cannot release or renew the lock.
+    /// Returns half of the token's bits. Messages identify a lease by this half, because a client
+    /// that reads only this half cannot release or renew the lock.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
         self.0 as u64

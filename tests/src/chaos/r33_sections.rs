@@ -1,5 +1,5 @@
-//! The sections of a process of the earlier version, and the notes about these sections for the
-//! oracle.
+//! A process of version 0.1.0 (the "earlier version"), which takes one lock repeatedly. It notes
+//! each body inside the lock (a "section") in the history, which the oracle checks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +13,23 @@ use crate::earlier_version::{EarlierProcess, Lease, Want};
 use crate::oracle::{Mode, Note};
 use crate::random::Random;
 
-/// Number of concurrent calls in a process of the mode `Alone`.
+/// Number of concurrent calls that a process of the mode `Alone` simulates.
 const CALLS: u32 = 4;
-/// Number of times that a process may pass a lease from call to call while another process waits.
+/// Largest number of times that a process passes a lease from call to call while another process
+/// waits.
 const MOST_HAND_OVERS: u32 = 16;
-/// The longest section.
+/// The longest duration of a section.
 const STAY: Duration = Duration::from_millis(3);
-/// One in `RENEWED` sections renews its lock. One in `KEPT` sections keeps its lock after its end.
+/// On average, one in `RENEWED` sections renews its lease. One in `KEPT` exclusive leases ends with
+/// a release that keeps the key locked for `KEEP`.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
-/// Time for which a kept lock stays locked.
+/// Time for which a release with `keep` leaves the key locked.
 const KEEP: Duration = Duration::from_millis(20);
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
 
-/// A process of the earlier version that takes one key again and again.
+/// A process of the earlier version, which takes one key again and again.
 pub(super) struct Earlier<'a> {
     crew: &'a Crew,
     process: EarlierProcess,
@@ -36,7 +38,7 @@ pub(super) struct Earlier<'a> {
     mode: Mode,
     want: Want,
     random: Random,
-    /// Request times of the process's calls, the oldest first.
+    /// Time at which each waiting call of the process requested the lock, the oldest first.
     asked: VecDeque<u64>,
     sections: u64,
 }
@@ -82,7 +84,8 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// Runs sections while the process passes one lease from call to call (a "tenure").
+    /// Runs one section after another on the same lease, which the process passes from call to call
+    /// (a "tenure").
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
         let mut hand_overs = 0;
@@ -135,7 +138,7 @@ impl<'a> Earlier<'a> {
         self.asked.push_back(now());
     }
 
-    /// Does the work of a body, and renews the lease in some sections.
+    /// Stays inside the lock for a random time. One in `RENEWED` sections then renews the lease.
     fn stay(&mut self, lease: &mut Lease) {
         std::thread::sleep(self.random.duration(STAY));
         if self.random.below(RENEWED) == 0 {
@@ -151,8 +154,8 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Ends a lease. If the process has another call, one request both releases the lock and
-    /// requests it again. In some sections the lock is kept for a while instead.
+    /// Ends a lease. One request usually releases an exclusive lock and requests it for the next
+    /// call. Otherwise the lock is only released, and may stay locked for `KEEP`.
     fn give_back(&mut self, lease: &Lease, ending: &AtomicBool, wait: Duration) -> Option<Lease> {
         let kept = self.random.below(KEPT) == 0;
         if !self.mode.is_alone() || kept || ending.load(Ordering::Relaxed) {

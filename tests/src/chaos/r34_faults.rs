@@ -1,5 +1,5 @@
-//! Requirement 34 under every fault of the processes, of their networks and of the server. In a
-//! second part, the server is emptied again and again.
+//! Requirement 34 (each order is made once) under every fault of the processes, their networks and
+//! the server. A second part empties the server again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::server::Server;
 /// Time for which a result is kept. It is longer than the run.
 pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
 /// Number of sets of keys in the run with random faults (the storm). The seed of a process selects
-/// its set, so the replacement of a killed process usually uses other keys.
+/// its set. The process that replaces a killed one has a new seed, so it usually uses other keys.
 const SETS: u64 = 6;
 /// Number of keys of each kind in a set, in a full run and in a small run.
 const KEYS: u32 = 1_000;
 const FEW_KEYS: u32 = 20;
-/// Numbers of answers and of faults that the run with random faults (the storm) must reach. Faults
-/// that workers cause themselves do not count.
+/// Numbers of answers and of faults that the run with random faults (the storm) must reach. Dropped
+/// calls and blocked threads, which workers cause themselves, do not count as faults.
 const ANSWERS: u64 = 200_000;
 const FAULTS: u64 = 300;
 /// Number of times that the server is emptied.
@@ -38,20 +38,20 @@ const LONG: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Prefix of the keys of orders. A unique key of the table ensures that each order is made once,
-/// even if the store loses a result. The kept results of orders expire soon, so that bodies run all
-/// the time.
+/// even if the store loses a result. The kept results of orders expire after `SOON_MS`, so that
+/// bodies run all the time.
 const ORDERS: &str = "order";
 const SOON_MS: u64 = 1_000;
 /// Prefix of the keys of counters. A counter has no unique key, so only the lock and the kept
-/// result prevent a second body.
+/// result prevent a second body from counting again.
 const COUNTERS: &str = "count";
 
 /// Returns groups of calls ("clicks") for one set of keys: `keys` orders and as many counters.
 ///
-/// Each click on a counter makes one of two different requests. So half of the later clicks are
-/// refused, because the kept result is for the other request. Some bodies fail, and some block
-/// their thread in one poll until their lease has ended. The results of such bodies must not be
-/// kept.
+/// Each click on a counter sends one of two different requests, and the first result is kept. So
+/// about half of the later clicks are refused: the kept result belongs to the other request. Some
+/// bodies fail, and some block their thread in one poll beyond the end of their lease. No result of
+/// such bodies may be kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),
@@ -93,7 +93,8 @@ pub(super) fn table(crew: &Crew) {
     local_runtime().block_on(Orders::create(&crew.ledger()));
 }
 
-/// Reports the number of calls answered by a body, and the number answered by a kept result.
+/// Reports how many calls a body answered, and how many a kept result answered. Neither number may
+/// be zero.
 pub(super) fn record(sheet: &Sheet, what: &str, report: &Report) {
     let ran = report.answered - report.replayed;
     sheet.remark(format!(
@@ -105,8 +106,9 @@ pub(super) fn record(sheet: &Sheet, what: &str, report: &Report) {
     });
 }
 
-/// Injects every fault, on a server that writes every change to disk before it answers. After a
-/// call has got a result, the result stays, and every later call gets the same result.
+/// Runs the clicks under every fault. The server writes every change to disk before it answers, so
+/// it loses no kept result. Once a call has got the result of a counter, no later call may get a
+/// different result.
 pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("replay-storm");
     table(&crew);
@@ -154,8 +156,9 @@ fn small_job(crew: &Crew, url: &str, _: &str, seed: u64) -> Job {
     }
 }
 
-/// Empties the server again and again, so that it loses all locks and all results. Two bodies may
-/// then be inside one lock, and a body may run again. The unique key still allows only one order.
+/// Empties the server again and again, so that it loses all locks and all results. Then two bodies
+/// may be inside one lock, and the body of an order may run again. The unique key of the table
+/// still allows only one order.
 pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
     const KEYS: u32 = 300;
     let crew = ground.crew("replay-emptied");
@@ -185,8 +188,7 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
         }
         living.join().expect("no panic")
     });
-    // On a busy machine, the processes may not have replayed any result yet, so the run waits for a
-    // replay.
+    // On a busy machine, no call may have got a kept result yet, so the run waits for such a call.
     let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
     let mut watch = crew.watch();
     sheet.check(watch.wait_for(LONG, replayed).is_some(), || {

@@ -1,7 +1,8 @@
 //! Requirement 34: an order is made once for any number of clicks (calls for the order), and every
 //! answered click gets the same order. Meanwhile processes are killed, and every other fault is
-//! injected. If a process crashes between its commit and its release, the result is lost. The last
-//! part of the test kills a process at such a moment. A unique key still prevents a second order.
+//! injected. If a process crashes after it has committed the order and before it releases the lock,
+//! no result is kept. `window` kills a process at such a moment. The unique key of the table still
+//! prevents a second order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +32,7 @@ const CLICKS: u64 = 20;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 
-/// Returns a group of calls ("clicks"), each for a random one of these orders.
+/// Returns a group of calls ("clicks"). Each call requests a random order of `keys`.
 fn lane(keys: Vec<String>, pause_us: u64) -> Lane {
     Lane {
         keys,
@@ -98,7 +99,8 @@ fn clicks(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns the number of orders with an answer, and the number of answers.
+/// Counts the answered calls in the history. Returns the number of orders with an answered call,
+/// and the number of answered calls.
 fn answered(crew: &Crew) -> (u64, u64) {
     let (mut watch, mut by_key) = (crew.watch(), BTreeMap::<String, u64>::new());
     while let Some(note) = watch.next_note() {
@@ -110,8 +112,8 @@ fn answered(crew: &Crew) -> (u64, u64) {
     (orders, by_key.values().sum())
 }
 
-/// Kills a process between its commit and its release. The next call runs its body again, and gets
-/// the order that the first body made.
+/// Kills a process after its body has committed an order and before it releases the lock. The next
+/// call runs its own body, which finds and returns the order of the killed process.
 fn window(ground: &Ground, sheet: &Sheet) {
     let server = Server::start();
     let crew = ground.crew("replay-window");

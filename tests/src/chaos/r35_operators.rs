@@ -1,5 +1,6 @@
-//! Requirement 35: operators list locks and take some away during the run of requirement 1. No
-//! promise is broken, and the holder of each lock taken away is notified.
+//! Requirement 35: operators list locks and take some away, while workers run the calls of
+//! requirement 1 (lease exclusion). No promise is broken, and the holder of each lock taken away is
+//! notified.
 //!
 //! The operators run the command `leasehold`: `watch` and `ls` all the time, and `release --yes`
 //! for a lock that `ls` has shown.
@@ -40,15 +41,15 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
-/// Time limit for the notification of a holder.
+/// Time within which a holder must be notified that its lock was taken away.
 const NOTICE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 /// Time limit for a run with random faults (a storm) to reach `SECTIONS` and `FAULTS`.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
-/// The longest pause of an operator before each attempt to take a lock away. In the pause, the
-/// workers take locks.
+/// The longest pause of an operator before each attempt to take a lock away. During the pause, the
+/// workers take locks again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Exit codes of the command: success, the lock is free, and the store is unavailable.
 const DONE: i32 = 0;
@@ -66,8 +67,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     ));
 }
 
-/// Runs workers that only operators disturb. No bodies may overlap, and each holder must be
-/// notified unless its body has already ended.
+/// Runs workers without faults, while operators take their locks away. No bodies may overlap. Each
+/// holder must be notified, unless its body ended before its lock was taken away.
 fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators-alone");
     let server = Server::start();
@@ -107,8 +108,8 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
-    // A short body has often ended before an operator's command arrives, but a long body rarely
-    // has.
+    // A short body has often ended before the command of an operator reaches the store. A long body
+    // rarely has, so for long bodies `Lost` must be more frequent than `Done`.
     let [lost, done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, true));
     sheet.check(done < lost, || "hardly a holder was notified".to_owned());
     let [short_lost, short_done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, false));
@@ -122,19 +123,20 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body inside this lock lasts longer than `NOTICE`. The keys of such locks contain
+/// True if the body inside this lock takes longer than `NOTICE`. The keys of such locks contain
 /// `long`.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// Returns the job of requirement 1, but with long bodies in groups of few tasks (`copies`).
+/// Returns the job of requirement 1, but without random drops and blocks, and with longer leases.
+/// The groups of calls with few tasks (`copies`) get long bodies.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
         // No call is dropped, because a dropped call cannot be notified.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
-        // On a busy machine, shorter leases would be lost without an operator.
+        // On a busy machine, shorter leases could end although no operator took their locks away.
         lane.ttl_ms = 20_000;
         if lane.copies < 8 {
             lane.work = Work::Wait { ms: 8_000 };
@@ -152,9 +154,9 @@ enum Outcome {
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away. A loss counts if it is noted between
-/// the operator's request and `within` after the answer. The end of a body counts from `within`
-/// before the request, because its release may arrive late, until the answer.
+/// Finds, for each lock taken away, how its holder ended. A loss counts if it is noted from the
+/// operator's request until `within` after the answer. An ended body counts from `within` before
+/// the request until the answer: its release may still be on the way to the store.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -187,9 +189,9 @@ fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<O
     ended.collect()
 }
 
-/// Lets operators take locks away during all faults of requirement 1. The holder of such a lock may
-/// be cut off from the store, and the next holder does not wait for it. So for the oracle, the old
-/// lease ends at the time of the operator's request.
+/// Lets operators take locks away during all faults of requirement 1. A holder may be cut off from
+/// the store when its lock is taken away. Its body may then run while the next holder is inside. So
+/// for the oracle, its lease ends at the operator's request.
 fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators");
     let seed = ground.random(37).next_u64();
@@ -208,8 +210,8 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let storm = Storm {
         job: r01_exclusion::job,
         beside: &beside,
-        // The run ends only after at least one lock was taken away. On a busy machine most locks
-        // are free again when an operator's command arrives.
+        // The run ends only after at least one lock was taken away. On a busy machine, most holders
+        // have released their locks when an operator's command reaches the store.
         awaited: Some(b"{\"note\":\"taken_away\""),
         progress: Progress::Sections,
         enough: SECTIONS,
@@ -248,7 +250,7 @@ struct Take {
     by: u64,
 }
 
-/// Runs the command `leasehold`.
+/// The operators, who run the command `leasehold`, and the counts of their commands.
 struct Operators<'a> {
     program: PathBuf,
     sheet: &'a Sheet,
@@ -272,8 +274,8 @@ impl<'a> Operators<'a> {
         }
     }
 
-    /// Runs `watch`, and takes locks away from holders until `enough` are taken, or until `over` is
-    /// true. Returns these locks.
+    /// Runs `leasehold watch`. Meanwhile takes locks away from their holders, until `enough` locks
+    /// are taken or `over` is true. Returns the taken locks.
     fn work(
         &self,
         url: &str,
@@ -303,8 +305,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// Starts the command `watch`, and returns its process after it has shown locks. Waits while
-    /// the server is down.
+    /// Starts `leasehold watch`, and returns its process after the first line of output. If the
+    /// command ends because the server is down, starts it again.
     fn watching(&self, url: &str) -> Leashed {
         loop {
             let mut watch = self.command(url, &["watch", "--every", "200ms"]);
@@ -374,8 +376,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// Runs the command, and returns the lines of its JSON. The command must end with one of the
-    /// codes, or because the server is down.
+    /// Runs `leasehold` with these arguments, and returns its output, one JSON value for each line.
+    /// The exit code must be one of `codes`, or `AWAY` while the server is down.
     fn printed(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
         let ended = self.command(url, arguments).output();
         let ended = ended.expect("the command starts");
@@ -410,8 +412,8 @@ fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
     keys.get(usize::try_from(random.below(count)).unwrap_or(0))
 }
 
-/// Returns the process whose lock this command has taken away. `None` if the lock had no holder, or
-/// if another operator had already taken it away.
+/// Returns the process whose lock the command `release` with this answer has taken away. Returns
+/// `None` if the lock had no holder, or if another operator had already taken the lock away.
 fn holder_of(answer: &Value) -> Option<u32> {
     let holder = &answer["was"]["holders"][0];
     let revoked = holder["revoked"].as_bool()?;

@@ -1,5 +1,5 @@
-//! Requirement 36: a transaction that has verified its lock is committed before any other call gets
-//! the lock, or not at all. The result is checked with SQL alone.
+//! Requirement 36: a transaction that has called `leasehold.verify` for its lock is committed
+//! before any other call gets the lock, or not at all. The result is checked with SQL alone.
 //!
 //! Many tasks share two pools, which stand for two processes of a service. Most calls are dropped
 //! at a random moment, many of them during their `COMMIT`.
@@ -31,15 +31,15 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const WANTED: u64 = 10_000;
 /// Number of tasks of the first pool and of the second pool.
 const TASKS: [u64; 2] = [10, 3];
-/// A ttl so short that it ends during some of the transactions.
+/// A ttl so short that the lease ends during some of the transactions.
 const SHORT: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(4);
-/// The longest pause between reading and writing.
+/// The longest pause between the read and the write of a transaction.
 const PAUSE: Duration = Duration::from_millis(80);
 /// The longest time until a call is dropped.
 const HURRY: Duration = Duration::from_millis(150);
 const SMALL: Duration = Duration::from_secs(5);
-/// The least number of calls of a short run.
+/// The least number of calls of a run. A slow run continues for up to `LONG` to reach it.
 const FEWEST: u64 = 250;
 const LONG: Duration = Duration::from_secs(30);
 
@@ -75,7 +75,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         }
         strikes
     });
-    // A spawned transaction continues after its call is dropped, so the run waits for it.
+    // A transaction in a spawned task continues after its call is dropped. So the run waits until
+    // no task uses `bank`.
     wait::until("all tasks have ended", LONG, || {
         Arc::strong_count(&bank) == 1
     });
@@ -126,8 +127,8 @@ impl Caller {
         }
     }
 
-    /// True if the run must continue after its time, because it has made too few calls. This
-    /// happens on a busy machine.
+    /// True if the run must continue after `until`, because it has made too few calls on a busy
+    /// machine.
     fn is_short(&self, until: Instant) -> bool {
         let enough = FEWEST <= self.calls.load(Ordering::Relaxed);
         !enough && Instant::now() < until + LONG
@@ -143,7 +144,8 @@ impl Caller {
             1 => request.ttl(TTL),
             _ => request.ttl(TTL).watchdog(),
         };
-        // Either the lock was not free in time, or the lease ended before the answer came.
+        // After an error there is no transaction: the lock was not free in time, or the lease had
+        // ended before the store answered.
         let Ok(guard) = request.acquire().await else {
             return;
         };
@@ -175,7 +177,7 @@ impl Caller {
 }
 
 /// Loses answers to commits, delays requests, and makes requests arrive after their client has
-/// closed the connection.
+/// closed the connection. Returns the number of these faults.
 async fn strike(bank: &Bank, random: &mut Random, until: Instant) -> u64 {
     let mut strikes = 0;
     let pause = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! Requirement 37: calls dropped at any await leave no lock behind. Their bodies have spawned
-//! tasks, and these detect the loss of the lock before the next body begins.
+//! Requirement 37: a call dropped at any await leaves no lock behind. A task spawned by its body
+//! outlives the call, and detects the loss of the lock before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,10 +30,11 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const KEYS: usize = 3;
 const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
-/// Upper bound of a loop that allows a call one more poll each time. No call needs so many polls.
+/// Largest number of polls after which `each_await` drops a call. Every call ends after fewer
+/// polls.
 const MOST_POLLS: u64 = 1_000;
-/// Time after which no lock of a dropped call is left on a reachable store. This includes the
-/// second for which the store reserves a lock for a process whose callers are gone.
+/// Time after which no lock of a dropped call is left on a reachable store. It includes the second
+/// for which the store may reserve a lock for a process without waiting calls.
 const BOUND: Duration = Duration::from_secs(3);
 /// Time within which the last request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
@@ -115,8 +116,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     heap(ground, &place, sheet);
 }
 
-/// Runs two pools, which stand for two processes, with callers that drop their calls. One of the
-/// pools is dropped together with its last caller.
+/// Runs callers that drop their calls, on two pools that stand for two processes. Afterwards one
+/// pool is dropped, and the other is shut down. Neither may leave a lock.
 fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     let mut random = ground.random(37);
     let length = match ground.size {
@@ -153,8 +154,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(report.still_held + report.unconfirmed == 0, || {
         format!("the engine still has locks of dropped calls: {report:?}")
     });
-    // Besides this function, only the tasks that the bodies have spawned still own `visits`. Each
-    // task ends when its lock is lost.
+    // Only this function and the tasks spawned by bodies still own `visits`. Such a task ends when
+    // its handle reports the loss of the lock.
     let ended = wait::try_until(LONG, || Arc::strong_count(&visits) == 1);
     sheet.check(ended.is_some(), || {
         "a handle stays good without its call".to_owned()
@@ -172,8 +173,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Checks that no lock is left, not even a lock passed to a process without callers. The request of
-/// a dropped call may arrive late, so each key must stay free for a while.
+/// Checks that no lock is left, not even one reserved for a process without waiting calls. The
+/// request of a dropped call may arrive late, so all keys must stay free for `QUIET`.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();
@@ -211,7 +212,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Drops calls of each form at each await, with and without contention, until the time is over.
+    /// Until the time is over, drops calls of each form at each await and at random times, with and
+    /// without contention.
     async fn run(mut self, until: Instant) {
         while Instant::now() < until {
             for form in self.forms {
@@ -274,10 +276,11 @@ impl Caller {
     }
 }
 
-/// Drops every call of a process, and checks that its heap does not grow.
+/// Runs a process that drops every call, and checks that the heap of the process does not grow.
 fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     if ground.store == Store::Memory {
-        // With `memory://` there is only one process, which `dropped` covers.
+        // A `memory://` store exists only inside one process, where `dropped` has already tested
+        // it.
         return;
     }
     let crew = ground.crew("dropped-calls");
@@ -317,8 +320,8 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Returns the smallest heap within `time`, which is the heap with the fewest active calls. Returns
-/// 0 if there was no reading.
+/// Returns the smallest heap size within `time`, in bytes: the size with the fewest active calls.
+/// Returns 0 if the process has recorded no size.
 fn least(file: &Path, time: Duration) -> u64 {
     let began = Instant::now();
     let mut least = u64::MAX;

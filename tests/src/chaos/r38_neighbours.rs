@@ -1,6 +1,6 @@
 //! Requirement 38: other users of the server, who have few rights, must not be able to end a lease,
-//! unless they attack this lease itself. A lease must also last if the server grants fewer rights
-//! or shorter sessions than before. The same applies if one packet cannot carry the requests of all
+//! unless they attack this one lease. A lease must also last if the server grants fewer rights or
+//! shorter sessions than before. It must even last if one packet cannot carry the requests of all
 //! waiting calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

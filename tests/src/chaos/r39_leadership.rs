@@ -1,4 +1,5 @@
-//! Requirement 39: one of three processes leads, and another one follows soon after it fails.
+//! Requirement 39: one of three processes leads. After this leader fails, another process soon
+//! leads.
 
 use std::time::Duration;
 
@@ -25,12 +26,12 @@ const KEY: &str = "leader";
 /// Number of failures of the leader in a full run, which takes ten minutes.
 const FAILURES: u64 = 330;
 const TTL: Duration = Duration::from_secs(1);
-/// The longest session for `TTL`, with the time until the server detects the session's end. See
-/// `WITHIN` in `r12_sessions.rs`.
+/// Bound for the time until the server ends the session of a failed leader. A session for `TTL`
+/// lasts up to 2.5 s, and the server checks for ended sessions every half second.
 const SESSION: Duration = Duration::from_millis(3_500);
-/// Time from the end of the old leader's lock to the start of the next leader's body.
+/// The longest time from the end of the old leader's lock to the start of the next leader's body.
 const SUCCESSION: Duration = Duration::from_secs(1);
-/// Time limit for a process to lead. Exceeded only if no process ever leads.
+/// Time limit for the wait for a new leader. Exceeded only if no process ever leads.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A process that leads or waits to lead, and its network.
@@ -53,7 +54,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Makes the process fail. Every kind of failure lasts until `repair`.
+    /// Makes the process or its network fail. Every kind of failure lasts until `repair`.
     fn strike(&mut self, kind: u64) {
         match kind {
             0 => {
@@ -82,8 +83,8 @@ impl<'a> Member<'a> {
             2 => self.pipe.set(Flow::Pass),
             _ => {
                 self.pipe.set(Flow::Pass);
-                // The old connection, which has lost bytes, would lose all later bytes, too. So it
-                // is closed.
+                // The pipe continues to lose the bytes of a connection that has lost bytes, even in
+                // the flow `Pass`. So the connection is closed.
                 self.pipe.cut();
             }
         }
@@ -93,12 +94,12 @@ impl<'a> Member<'a> {
 fn begin(crew: &Crew, url: &str) -> Hand {
     let mut lane = Lane::stays(KEY, 1_000, 3_600_000).as_form(Form::Leading);
     lane.times = 0;
-    // A seeded bug of this process applies to its workers.
+    // If this process runs with a seeded bug, its workers must have the same bug.
     let bug = std::env::var("LEASEHOLD_SEEDED_BUG").ok();
     crew.spawn(&crew.job(url, vec![lane]), bug.as_deref())
 }
 
-/// The term of a leader.
+/// One term of a leader: its process, the fence of its lock, and the start of its body.
 #[derive(Clone, Copy, Default)]
 struct Term {
     process: u32,
@@ -121,15 +122,16 @@ impl Term {
         })
     }
 
-    /// Waits for a later term of another process.
+    /// Waits until another process leads. Returns the term of that process, or `None` after
+    /// `LIMIT`.
     fn next(self, watch: &mut Watch) -> Option<Self> {
         let follows = |next: Self| self.fence < next.fence && self.process != next.process;
         let note = watch.wait_for(LIMIT, |note| Self::of(note).is_some_and(follows));
         Self::of(&note?)
     }
 
-    /// Returns the latest term in the history. A leader can change without a failure, because a
-    /// busy machine can be too late to renew a lease.
+    /// Returns the latest term in the history, or `self` if there is no later term. The leader can
+    /// change without a failure, because a busy machine can renew a lease too late.
     fn latest(self, watch: &mut Watch) -> Self {
         let mut latest = self;
         while let Some(note) = watch.next_note() {

@@ -24,7 +24,7 @@ pub(super) struct Sale {
 }
 
 impl Sale {
-    /// Sells one item.
+    /// Sells one item, and spawns a task that tries to sell again after the end of the lease.
     pub(super) async fn sell(self: Arc<Self>) {
         let seen = self.shop().read(&self.key, self.fence()).await;
         if let Some(seen) = seen {
@@ -33,9 +33,9 @@ impl Sale {
         tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
     }
 
-    /// Waits until the lease is over and a newer holder has used the table, and then writes. This
-    /// runs in a task that a body has spawned. No lock can prevent such a write, but a table that
-    /// compares fences refuses it.
+    /// Waits until the lease is over and a newer holder has used the table, and then writes. The
+    /// body spawns this as a task, which outlives the body, so no lock can prevent the write. A
+    /// table that compares fences refuses it.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {

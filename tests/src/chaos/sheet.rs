@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::oracle::{Kind, Report};
 
-/// A number that a requirement counts.
+/// A count that a requirement must reach in a full run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
     /// The name of the counted events.
@@ -40,7 +40,8 @@ pub struct Tally {
     pub late_polls: u64,
     /// All other broken promises.
     pub others: u64,
-    /// The longest time from the end of a body until its key was free.
+    /// The longest time from the end or failure of a holder until its key was free or had its next
+    /// holder.
     pub worst_release: Duration,
     /// The longest time from the signal time `S` of a lease to the signal of its loss.
     pub worst_signal: Duration,
@@ -98,7 +99,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the numbers as one line.
+    /// Returns the counts and measurements as one line.
     pub fn numbers(&self) -> String {
         let mut line = String::new();
         for Reached {
@@ -166,7 +167,7 @@ impl Sheet {
         *outcome.tally.faults.entry(kind.to_owned()).or_default() += count;
     }
 
-    /// Notes how long a lock outlived its body.
+    /// Notes the time from the end of the last body until its key was free.
     pub fn release(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
@@ -202,9 +203,10 @@ impl Sheet {
         self.fail(text);
     }
 
-    /// Adds the oracle's report of a run on a deployment with asynchronous replication, which
-    /// allows two holders after a fail-over. Such overlaps are counted, but break no promise.
-    /// Returns the number of overlaps.
+    /// Adds the oracle's report of a run on a deployment with asynchronous replication. After a
+    /// fail-over, such a deployment can have two holders. So overlaps are only counted, and the
+    /// violations `Overtaken` and `Crossed`, which follow from them, are ignored. Returns the
+    /// number of overlaps.
     pub fn report_replicated(&self, mut report: Report) -> u64 {
         let (overlaps, others) = report
             .violations

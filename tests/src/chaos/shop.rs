@@ -1,4 +1,5 @@
-//! A resource in SQL: a table that checks fences as the documentation recommends.
+//! A resource for locks to protect: an SQL table that checks fences as the documentation
+//! recommends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,9 +53,9 @@ impl Shop {
         }
     }
 
-    /// Stores `fence` in the row, and returns the number of sold items. A table that compares
-    /// fences returns `None` for a `fence` older than the row's. After this read, it also refuses
-    /// writes with fences older than `fence`.
+    /// Stores `fence` in the row of the item, and returns the number of sold items. A table that
+    /// compares fences returns `None` for a `fence` older than the row's. Such a table also refuses
+    /// all later writes with a fence older than `fence`.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";
@@ -67,7 +68,8 @@ impl Shop {
         u64::try_from(row.get::<i64, _>(0)).ok()
     }
 
-    /// Writes `seen + 1`. If the table compares fences, it refuses a `fence` older than the row's.
+    /// Sets the number of sold items to `seen + 1`. If the table compares fences, it refuses a
+    /// `fence` older than the row's.
     pub(super) async fn write(&self, sku: &str, fence: i64, seen: u64) -> Written {
         let sold = i64::try_from(seen + 1).expect("a small number");
         let begun = self.table.begin_with("BEGIN IMMEDIATE").await;

@@ -1,5 +1,5 @@
-//! The time for which a key remains after the time when it should be gone, and the delay that a
-//! busy machine adds to it.
+//! Measures for how long a key remains after it should be gone, and the delay that a busy machine
+//! adds to this time.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ pub(super) struct Sighting {
     /// Time from `due`, when the key should be gone, to the start of the last check that found it.
     pub(super) last: Duration,
     /// Tolerance for a busy machine: four times the longest delay, either of a thread's wake-up or
-    /// of the store's answer. A release is a chain of such delays. On an idle machine the tolerance
-    /// is almost zero.
+    /// of the store's answer. A release needs several wake-ups and answers, one after the other. On
+    /// an idle machine the tolerance is almost zero.
     pub(super) excuse: Duration,
 }
 
 impl Sighting {
-    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. A key that
-    /// is gone is checked further, because a request in flight may lock it again. Stops in any case
-    /// once `most` has passed.
+    /// Checks the key every `pause`, until it is gone and `watch` has passed since `due`. A gone
+    /// key is checked further, because a request on its way may lock it again. Stops in any case
+    /// after `most`.
     pub(super) fn of(
         probe: &dyn Probe,
         key: &str,

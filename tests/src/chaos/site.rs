@@ -91,7 +91,7 @@ impl Site {
         }
     }
 
-    /// Checks that no lock is held: all keys must become free within a ttl and 200 ms.
+    /// Checks that all keys become free within `ttl` plus 200 ms.
     pub(super) fn all_free(&self, crew: &Crew, ttl: Duration) {
         match self {
             Self::Redis(server) => ending::all_free(crew, &server.probe(), ttl),
@@ -108,7 +108,7 @@ impl Site {
     }
 }
 
-/// Checks that no lock is held: all keys must become free within a ttl and 200 ms.
+/// Checks that all keys become free within `ttl` plus 200 ms.
 pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
     let probe = database.probe("lock:");

@@ -2,8 +2,8 @@
 //!
 //! On Redis each process has a separate network to a server that writes every change to disk before
 //! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` each
-//! process has a separate store, and is stopped and killed. Its replacement starts with an empty
-//! store, so it uses new keys.
+//! process has a separate store, and the only faults are stops and kills. The process that replaces
+//! a killed one starts with an empty store, so it uses new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,15 +34,15 @@ const PATIENCE: u32 = 12;
 pub(super) struct Storm<'a> {
     /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// Called in parallel with the workers on Redis, with the server's URL and a flag. Must return
-    /// once the flag is true.
+    /// Function called in parallel with the workers on Redis, with the server's URL and a flag. It
+    /// must return once the flag is true.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
-    /// The beginning of a line for which the run waits in the history, for at most `PATIENCE` times
-    /// its limit. `None` if it waits for no line.
+    /// The beginning of a line of the history. The run waits for such a line, for at most
+    /// `PATIENCE` times its time limit. `None` if it waits for no line.
     pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress.
     pub(super) progress: Progress,
-    /// A full run ends after `enough` progress notes and this number of faults.
+    /// A full run ends after `enough` progress notes and `faults` faults.
     pub(super) enough: u64,
     pub(super) faults: u64,
     /// Time limit of a run that has `LEAST` progress notes and the awaited line.
@@ -143,8 +143,8 @@ impl Storm<'_> {
                     let mut start = || {
                         let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
                         let mut job = (self.job)(crew, "memory://chaos", &prefix, seeds.next_u64());
-                        // Each group of calls exists twice, each with its own pool. The two pools
-                        // stand for two processes.
+                        // Each group of calls runs twice, on two separate pools, which stand for
+                        // two processes.
                         job.lanes.extend(job.lanes.clone());
                         crew.spawn(&job, None)
                     };

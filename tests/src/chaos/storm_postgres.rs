@@ -107,7 +107,8 @@ impl Struck<'_> {
         }
     }
 
-    /// Locks the rows of all locks in a transaction that is not leasehold's.
+    /// Locks the rows of all locks for a random time, in a transaction of a client other than
+    /// leasehold.
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();

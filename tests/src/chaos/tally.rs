@@ -1,4 +1,4 @@
-//! The progress of a run, read from its history while it grows.
+//! The progress of a run, counted from the run's history while workers still write to it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::ground::{Ground, Size};
 
-/// Faults that workers cause themselves, by the text of their notes.
+/// Faults that workers cause themselves, as named in their notes.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
 /// Time limit for a full run to reach its required counts.
@@ -67,8 +67,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Starts at the beginning of the history. `awaited` is the beginning of a note that must also
-    /// occur before the run ends.
+    /// Starts at the beginning of the history. `awaited` is the beginning of a note that must occur
+    /// before the run may end.
     pub(super) fn of(history: &Path, counted: Progress, awaited: Option<&'static [u8]>) -> Self {
         let history = File::open(history).expect("the history is there");
         Self {
@@ -88,7 +88,7 @@ impl Tally {
             .read_until(b'\n', &mut self.line)
             .is_ok_and(|length| length > 0)
         {
-            // The line is incomplete, because a process is still writing it.
+            // Without a line break the line is incomplete, because a process is still writing it.
             if !self.line.ends_with(b"\n") {
                 return;
             }

@@ -17,7 +17,7 @@ use super::job::{Outlet, Telemetry, Trouble};
 use super::span::nanos;
 use crate::oracle::{History, Note};
 
-/// A number of bytes that does not fit into a pipe that nobody reads.
+/// More bytes than fit into a pipe without a reader.
 const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
@@ -43,7 +43,8 @@ pub(super) fn install(telemetry: Telemetry, history: History) {
     assert!(SINK.set(sink).is_ok(), "installed once");
 }
 
-/// Starts the fault of the log or the recorder, if the job has one.
+/// Starts the countdown (`after_ms`) to the fault of the log or the recorder, if the job has such a
+/// fault.
 pub(super) fn begin() {
     if let Some(sink) = SINK.get() {
         sink.begin();

@@ -1,5 +1,5 @@
-//! The bodies of requirement 37. They record which body is in which lock. The tasks spawned by
-//! these bodies check the lock until it is lost.
+//! The bodies of requirement 37 (dropped calls). They record which body is in which lock. Bodies
+//! with an exclusive lock also spawn tasks, which check this lock until it is lost.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -145,7 +145,8 @@ impl Drop for Inside {
     }
 }
 
-/// Polls a call at most `times` times, and then drops it. Returns true if it ended.
+/// Polls a call at most `times` times, and then drops it. Returns true if the call ended before the
+/// drop.
 pub(super) async fn polled(times: u64, call: impl Future) -> bool {
     let mut call = pin!(call);
     let mut left = times;

@@ -1,4 +1,4 @@
-//! Notes about locks held by the harness's process instead of a worker process.
+//! Writes notes about the locks that the harness's own process holds, instead of a worker process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use leasehold::{Fence, LockGuard, LockHandle};
 use super::crew::Crew;
 use crate::oracle::{Mode, Note};
 
-/// Writes notes to the history of a crew.
+/// A writer of notes to the history of a crew (a run with its worker processes).
 pub(super) struct Witness<'a> {
     crew: &'a Crew,
     holders: AtomicU64,

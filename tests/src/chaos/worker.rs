@@ -28,7 +28,8 @@ const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The worker's `main`. `heap` returns the number of allocated bytes.
+/// Runs the job in `argument`, as the `main` of a worker process. `heap` returns the number of
+/// allocated bytes.
 ///
 /// # Panics
 ///
@@ -58,8 +59,8 @@ fn idle() {
     rustix::process::nice(19).expect("each thread may be nicer");
 }
 
-/// Waits for the end of standard input. The parent closes the pipe to request the end of this
-/// process. The pipe is also closed when the parent ends.
+/// Waits for the end of standard input, and then lets the calls end. The parent closes the pipe to
+/// request the end of this process. The pipe is also closed when the parent ends.
 fn listen() {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
     ENDING.store(true, Ordering::Relaxed);
@@ -114,7 +115,7 @@ async fn wait_at(gate: &Path) {
     wait::until_async("the gate opens", LAST_CALL, || go.exists()).await;
 }
 
-/// Connects a pool, even if the network fails at the start of this process.
+/// Connects a pool. Tries again if the network fails at the start of this process.
 async fn connect(job: &Job, lane: &Lane) -> LockPool {
     let builder = LockPool::builder()
         .url(&job.url)

@@ -1,4 +1,5 @@
-//! The network over which the nodes of a cluster check each other. A test can cut one node off.
+//! A proxy for the connections over which the nodes of a Redis Cluster check each other (the
+//! cluster bus). A test can cut one node off.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -47,8 +48,8 @@ impl Bus {
         self.port
     }
 
-    /// Closes all connections from the addresses `from`, also new ones. Connections from other
-    /// addresses pass.
+    /// Closes all connections from the addresses `from`, and every new connection from them.
+    /// Connections from other addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
     }
@@ -106,7 +107,7 @@ async fn carry(
         return;
     };
     tokio::select! {
-        // The connection ends when either side ends it.
+        // Ends after both sides have ended the connection, or after an error on one side.
         _ = copy_bidirectional(&mut from, &mut to) => {}
         _ = barred.wait_for(|barred| barred.contains(&peer.ip())) => {}
     }

@@ -1,4 +1,5 @@
-//! A probe for keys with one prefix in a cluster. It can also act as another holder.
+//! A probe for keys with one prefix in a Redis Cluster. The probe can also take locks, as a client
+//! other than leasehold.
 
 use std::time::Duration;
 

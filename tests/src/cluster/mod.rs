@@ -152,7 +152,8 @@ fn slots_of(master: usize) -> (usize, usize) {
 struct Node {
     server: Server,
     probe: RedisProbe,
-    /// Port for the other nodes: that of `bus`, or that of the node if there is no `bus`.
+    /// Port to which the other nodes connect: the port of `bus`, or the bus port of the node itself
+    /// if there is no `bus`.
     bus_port: u16,
     bus: Option<Bus>,
     runs: bool,
@@ -234,8 +235,8 @@ impl Cluster {
         masters.flat_map(|(_, node)| node.probe.keys("*")).collect()
     }
 
-    /// Begins to move a slot, the first of three steps. After this step, the old node redirects
-    /// requests for missing keys to the new node.
+    /// Begins to move a slot, the first of three steps. After this step, if the old node does not
+    /// have a requested key, it redirects the request to the new node.
     pub fn begin_move(&self, slot: usize, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", &self.id(from));
@@ -311,8 +312,8 @@ impl Cluster {
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica that a killed master had at the start has taken over. Also waits
-    /// until the running nodes report that the cluster serves all slots.
+    /// Waits until the original replica of the killed master `dead` is a master. Also waits until
+    /// the running nodes report that the cluster serves all slots.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
     }
@@ -338,7 +339,8 @@ impl Cluster {
         epochs.len()
     }
 
-    /// Introduces one node to all other nodes, which makes them a cluster.
+    /// Introduces the first node to all other nodes, which makes them a cluster. Waits until each
+    /// node knows all others.
     fn introduce(&self) {
         let first = self.node(0);
         for (_, node) in self.running().skip(1) {

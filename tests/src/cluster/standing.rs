@@ -19,7 +19,7 @@ pub(super) fn address(node: usize) -> IpAddr {
 }
 
 impl Cluster {
-    /// The masters. All nodes must be running in a complete cluster.
+    /// The masters. Call this only while all nodes run and the cluster serves all slots.
     pub fn masters(&self) -> Vec<usize> {
         let running = self.running();
         let masters = running.filter(|(_, node)| reports(node, "role:master"));
@@ -69,7 +69,8 @@ impl Cluster {
     /// Panics if the replica does not take over.
     pub fn depose(&self, master: usize) {
         let successor = self.replica_of(master);
-        // The replica may not be in sync yet, and may then abandon the attempt.
+        // The replica may not be in sync yet, and may then abandon the attempt. So the command is
+        // repeated.
         wait::until("the replica takes over", PATIENCE, || {
             let successor = self.node(successor);
             let asked = successor
@@ -81,7 +82,7 @@ impl Cluster {
         self.wait_until_taken_over(successor);
     }
 
-    /// Cuts a node off from all other nodes; clients still reach it.
+    /// Cuts a node off from all other nodes. Clients still reach the node.
     pub fn isolate(&self, node: usize) {
         let others = (0..self.nodes.len()).filter(|other| *other != node);
         for (index, bus) in self.buses() {
@@ -91,7 +92,8 @@ impl Cluster {
                 bus.bar([address(node)]);
             }
         }
-        // Replication uses the clients' port, so that port must also be closed to the replicas.
+        // Replication uses the port for clients, which stays open. So the node must refuse the
+        // commands of replicas.
         self.permit_replication(node, false);
         self.cut_replication(node);
     }
@@ -153,7 +155,8 @@ impl Cluster {
         });
     }
 
-    /// Waits until an isolated node no longer serves clients, and its replica is a master.
+    /// Waits until the node `isolated` no longer serves clients, and its replica `successor` is a
+    /// master.
     ///
     /// # Panics
     ///

@@ -33,7 +33,7 @@ impl Answer {
     #[track_caller]
     pub(super) fn read(value: &Value, spare: u32) -> Self {
         match value {
-            // The lock was free, and no process queues.
+            // A fence alone means that the lock was free and no process waits in its queue.
             Value::BulkString(_) => Self::Granted {
                 fence: number(value),
                 spare,
@@ -62,7 +62,8 @@ impl Answer {
     }
 }
 
-/// Returns the answer of a script called for one lock. Some scripts put it into a list.
+/// Returns the answer of a script called for one lock. Some scripts return a list with this answer
+/// as its only element.
 #[track_caller]
 pub(super) fn only(value: Value) -> Value {
     match value {
@@ -93,7 +94,8 @@ pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     }
 }
 
-/// The fence in the answer for one of several locks, all of them taken.
+/// Returns the fence in the answer for one of several locks. The server must have granted this
+/// lock.
 #[track_caller]
 fn fence(answer: &Value) -> u64 {
     match Answer::read(answer, 0) {

@@ -166,8 +166,8 @@ impl EarlierProcess {
         yes(self.run(&stay))
     }
 
-    /// Releases a lock, or keeps it locked for `keep`. Returns `true` if this token still had the
-    /// lock.
+    /// Releases a lock. With `keep`, an exclusive lock stays locked for this time. Returns `true`
+    /// if this token still had the lock.
     #[track_caller]
     pub fn release(&mut self, want: &Want, token: &str, keep: Option<Duration>) -> bool {
         if want.most.is_some() {
@@ -277,8 +277,8 @@ impl EarlierProcess {
     }
 }
 
-/// Forwards the messages on `channel` until the process is dropped, and then closes the connection.
-/// Returns after the server has confirmed the subscription.
+/// Forwards the messages on `channel` until the `EarlierProcess` is dropped, and then closes the
+/// connection. Returns after the server has confirmed the subscription.
 fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver<Message> {
     let (ready, is_ready) = mpsc::channel();
     let (send, messages) = mpsc::channel();
@@ -313,8 +313,8 @@ fn forward(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// The script's argument that requests a place in the queue: `+` if `queue` is true, otherwise
-/// empty.
+/// The argument with which a script puts the process into the queue of a held lock: `+` if `queue`
+/// is true, otherwise empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }
 }

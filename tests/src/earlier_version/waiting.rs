@@ -1,5 +1,5 @@
-//! Waiting for a lock as in version 0.1.0: the process requests it, queues, and requests it again
-//! when notified, or from time to time.
+//! The wait for a lock as in version 0.1.0: the process requests the lock and queues. It requests
+//! the lock again when notified, and from time to time.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::process::{EarlierProcess, Message, random_hex};
 use super::want::Want;
 use crate::random::Random;
 
-/// Mean pause between two requests of a queued process, which will be notified.
+/// Mean pause between two requests of a process in the queue, which the store will also notify.
 const SLOW_POLL: Duration = Duration::from_millis(500);
-/// Mean pauses of a process without a place in the queue, which will not be notified. They grow
-/// from `FIRST_POLL` to `LONGEST_POLL`.
+/// Mean pauses between two requests of a process without a place in the queue, which the store does
+/// not notify. They grow from `FIRST_POLL` to `LONGEST_POLL`.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
@@ -120,8 +120,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // After a late answer, hardly any time of the lease is left. The lock is then requested
-            // again, for the full ttl.
+            // If the answer is late, hardly any time of the granted lease is left. The process then
+            // requests the lock again, for the full ttl.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;

@@ -265,7 +265,7 @@ impl Gateway {
     /// Panics if the server does not answer.
     pub fn set_password(&self, name: &str, password: &str) {
         let user = json!({ "name": name, "password": password });
-        // A server refuses the request while its cluster changes the leader.
+        // While the cluster elects a new leader, a server refuses the request, so it is repeated.
         wait::until("the password is changed", LIMIT, || {
             self.ask("/v3/auth/user/changepw", &user).is_some()
         });
@@ -335,7 +335,7 @@ fn end_of(prefix: &str) -> String {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Encodes in base 64, the API's format for keys.
+/// Encodes in base 64, the API's format for keys and values.
 fn encoded(text: &str) -> String {
     encoded_bytes(text.as_bytes())
 }

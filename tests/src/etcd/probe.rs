@@ -9,7 +9,7 @@ use super::gateway::Gateway;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// A probe that reads the keys under a prefix.
+/// A probe of the locks whose keys in etcd begin with one prefix.
 #[derive(Debug)]
 pub struct EtcdProbe {
     gateway: Gateway,
@@ -35,8 +35,8 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// Returns a node for a lock that the probe takes. The node's lease (`session`) exists, but its
-    /// key is not written yet.
+    /// Returns a node with which the probe can take a lock. Its lease (`session`) exists in etcd,
+    /// but its key is not written yet.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

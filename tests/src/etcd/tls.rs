@@ -35,7 +35,7 @@ impl Etcd {
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn with_tls(authority: &Authority, name: &str, asks: bool) -> Self {
         let mut server = Self::member(0);
         server.tls = Some(free_port());
@@ -48,7 +48,7 @@ impl Etcd {
     ///
     /// # Panics
     ///
-    /// Panics if the server has no such port.
+    /// Panics if the server has no port for TLS.
     pub fn tls_url(&self, host: &str, prefix: &str) -> String {
         let port = self.tls.expect("it speaks TLS");
         format!("etcds://{host}:{port}/{prefix}")

@@ -24,10 +24,10 @@ pub struct Report {
     pub answered: u64,
     /// Number of calls with `replay` that got a kept result.
     pub replayed: u64,
-    /// Writes that the resource accepted.
+    /// Number of writes that the protected resource accepted.
     pub writes: u64,
-    /// Number of writes refused after the end of a lease. They are from polls that began before the
-    /// end, or from tasks that bodies have spawned.
+    /// Number of writes that the resource refused after the end of the writer's lease. They are
+    /// from polls that began before that end, or from tasks that bodies have spawned.
     pub late_writes: u64,
     /// Lost leases.
     pub lost: u64,
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_late_end_of_a_stopped_process_is_not_an_overlap() {
-        // The body left at 310, long after its deadline of 110, in a poll that had begun before the
-        // deadline.
+        // The first body left at 310, long after its deadline of 110, in a poll that had begun
+        // before the deadline.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -302,8 +302,8 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // The lease of this body was requested at 19, before the other body left at 20. This body
-        // began at 30.
+        // The lease of `late` was requested at 19, before the first body left at 20. The body of
+        // `late` began at 30.
         let late = Note::Enter {
             key,
             asked,
@@ -358,8 +358,8 @@ mod tests {
     #[test]
     fn readers_may_overlap_only_with_readers() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
-        // Fences follow the order of the grants. The bodies may read the clock for the first time
-        // in another order.
+        // Fences are in the order of the grants. The bodies may read the clock for the first time
+        // in a different order.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
         assert_eq!(kinds(&readers), []);
         let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];

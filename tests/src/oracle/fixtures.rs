@@ -1,4 +1,4 @@
-//! Notes for the tests of the rules.
+//! Functions that make notes for the tests of the oracle's rules.
 
 use super::{Kind, Mode, Note, check};
 

@@ -102,7 +102,8 @@ mod tests {
     use super::{History, Reader};
     use crate::oracle::Note;
 
-    /// Fails if a note cut off by a kill makes the next note unreadable.
+    /// A process killed during a write leaves an incomplete note, and the next note follows on the
+    /// same line. Fails if the reader then skips the next note as well.
     #[test]
     fn an_incomplete_note_is_skipped() {
         let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));

@@ -10,8 +10,8 @@ const ROUNDING: u64 = 3_000_000;
 /// Finds bodies that began while their key should still have been locked. `sections` must be in the
 /// order in which the bodies began.
 ///
-/// If the key is not `undisturbed`, the request to keep it may be lost. It must then stay locked
-/// only until the end of the lease.
+/// If the key is not `undisturbed`, a fault may lose the request to keep the key. The key must then
+/// stay locked only until the end of the body's lease.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {
@@ -55,8 +55,8 @@ mod tests {
         assert_eq!(kinds(&kept(51 * MS)), []);
     }
 
-    /// In this test the second body begins after the end of the first lease. Only an undisturbed
-    /// key must stay locked for so long.
+    /// The second body begins after the end of the first lease, within the time for which the key
+    /// is kept. Fails if this is a violation for a disturbed key, or none for an undisturbed key.
     #[test]
     fn an_ended_lease_is_kept_only_without_disturbances() {
         let kept = [

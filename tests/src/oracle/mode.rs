@@ -28,9 +28,9 @@ impl Mode {
         )
     }
 
-    /// Returns the number of permits, or `usize::MAX` for a mode without permits, whose holders are
-    /// not counted. If concurrent holders specify different numbers, the largest number counts. A
-    /// separate rule finds bodies that overlap an exclusive holder.
+    /// Returns the number of permits. A mode without permits has no limit here (`usize::MAX`). If
+    /// concurrent holders specify different numbers, the largest number counts. A separate rule
+    /// finds bodies that overlap an exclusive holder.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),

@@ -36,7 +36,8 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut last: HashMap<u64, &Section> = HashMap::new();
     for section in sections {
-        // The holder is not in `sections` if it read the clock only after the end of its lease.
+        // The holder is not in `sections` if its body first read the clock after the end of its
+        // lease.
         let holder = section.within.and_then(|within| holders.get(&within));
         let Some(holder) = holder else { continue };
         if let Some(kind) = broken(section, holder) {

@@ -1,4 +1,4 @@
-//! Bodies that exclude each other and were inside at the same time.
+//! The check for bodies that exclude each other and were inside at the same time.
 
 use super::Kind;
 use super::section::Section;

@@ -22,7 +22,7 @@ struct Replays {
 pub(super) struct KeyNotes {
     sections: Vec<Section>,
     by_holder: HashMap<u64, usize>,
-    /// The counter values on which accepted writes were based.
+    /// The counter values that bodies had read before their accepted writes.
     seen: HashSet<u64>,
     /// Number of grants without a fence.
     unfenced: u64,
@@ -143,9 +143,8 @@ impl KeyNotes {
         };
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
-        // Only a start after the body's start is wrong. `sent` may be before `asked`: if a process
-        // passes a lock from call to call, the lease of the later call starts at the request of an
-        // earlier call.
+        // A lease must start (`sent`) before its body. It may start before the call (`asked`): a
+        // process may pass a lock to a later call, which continues the lease of an earlier call.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -240,8 +239,8 @@ impl KeyNotes {
         if let Some(section) = self.section(holder) {
             section.deadline = section.deadline.max(deadline);
         }
-        // A read after the deadline is allowed, because it belongs to a poll that began before the
-        // deadline.
+        // A second reading after the deadline may differ, because it belongs to a poll that began
+        // before the deadline.
         if at < deadline && first != last {
             let detail = format!("holder {holder} found {first}, and {last} at {at}");
             self.found(Kind::TornRead, detail);
@@ -349,8 +348,8 @@ impl KeyNotes {
         if self.must_report && self.losses.is_empty() {
             self.found(Kind::ReportedLate, "never".to_owned());
         }
-        // Only calls for undisturbed keys must keep their limits, because a process stopped in the
-        // queue returns only after it resumes.
+        // Only calls for undisturbed keys must return within their `wait`. A fault may stop a
+        // process while its call waits, and the call then returns only after the process resumes.
         for detail in std::mem::take(&mut self.over_budget) {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);

@@ -21,16 +21,17 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// Returns the end of the time in which this holder could rely on its lock. A killed body holds
-    /// the lock until its deadline, because nobody releases its key. A body that continues after
-    /// its deadline is reported by the rule for late polls.
+    /// Returns the end of the time in which this holder could rely on its lock. A killed body
+    /// counts as inside until its deadline, because nobody releases its key. For a body that
+    /// continues after its deadline, returns the deadline. Another rule (`PollAfterDeadline`)
+    /// reports such a body.
     pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))
     }
 
-    /// Splits a downgraded section into an exclusive part and a shared part. Any other section
-    /// stays whole.
+    /// Splits the section at the downgrade of its lock, into an exclusive part and a shared part.
+    /// Without a downgrade, the whole section is the only part.
     pub(super) fn parts(&self) -> impl Iterator<Item = Self> + use<> {
         let end = self.end();
         let shared_at = self.shared_at.map(|at| at.min(end));

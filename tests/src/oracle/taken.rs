@@ -1,9 +1,10 @@
-//! Locks taken away by operators from processes that may have been cut off from the store.
+//! Locks that operators have taken away from processes. Such a process may be cut off from the
+//! store, and then continues its body.
 
 use super::section::Section;
 
-/// One record for each time that an operator took the key away. Its parts are the process of the
-/// former holder, the time of the request, and the time of the store's answer.
+/// One record for each time that an operator took the key away. The parts are the process of the
+/// former holder, the time of the operator's request, and the time of the store's answer.
 #[derive(Debug, Default)]
 pub(super) struct Takes(Vec<(u32, u64, u64)>);
 
@@ -13,9 +14,9 @@ impl Takes {
     }
 
     /// Ends each taken lease at the time of the operator's request, because a cut-off holder does
-    /// not exclude the next holder. A lease counts as taken if it was requested before the operator
-    /// got the answer. The time of its grant is not used, because a stopped process may read its
-    /// grant late.
+    /// not exclude the next holder. A lease counts as taken if it was requested before the store
+    /// answered the operator, and had not ended before the operator's request. The start of the
+    /// body does not matter, because a stopped process may read its grant late.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {

@@ -9,30 +9,33 @@ pub enum Kind {
     Overlap,
     /// At one time there were more holders than permits.
     Crowded,
-    /// The fence of a later holder is not greater than that of an earlier one.
+    /// The fence of a later holder is not greater than the fence of an earlier holder.
     FenceOrder,
     /// A grant had no fence, although the store promises fences.
     NoFence,
     /// A later holder has a smaller fence than an earlier holder, and requested its lease before
-    /// the end of the earlier lease.
+    /// the end of the earlier lease. Reported instead of `FenceOrder`.
     Crossed,
-    /// The resource accepted a write with an older fence than it had seen.
+    /// The resource accepted a write although it had already seen a newer fence.
     StaleWrite,
-    /// A write was refused during its lease, because a newer holder had used the resource.
+    /// The resource refused a write during the writer's lease, because a newer holder had already
+    /// used the resource.
     Overtaken,
     /// Two accepted writes were based on the same value of the counter.
     LostUpdate,
-    /// A reader saw a write of another body during the reader's lease.
+    /// A body read the counter twice during its lease and found two values, so another body wrote
+    /// in between.
     TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
-    /// A lease is counted from a time after the start of its body, so it counts as too long.
+    /// A process counted its lease from a time after the start of the body. The process then relied
+    /// on the lease for too long.
     LeaseTooLong,
-    /// A lease of an undisturbed key was lost.
+    /// A lease was lost although no fault affected its key.
     FalseLoss,
     /// A call was refused although no other caller uses the key.
     SelfRefusal,
-    /// A call waited in the queue for longer than its time limit.
+    /// A refused call had waited in the queue for longer than its time limit.
     OverBudget,
     /// A call waited for its lock for longer than a `Fair` note allows.
     Starved,
@@ -40,16 +43,18 @@ pub enum Kind {
     ReportedLate,
     /// A key stayed locked for too long after the end of its holder.
     FreedLate,
-    /// Another holder had a key that should have stayed locked after its body's end.
+    /// A key should have stayed locked for some time after the end of a body, but another holder
+    /// got it earlier.
     KeptShort,
-    /// A body began although a result was kept.
+    /// The body of a `replay` call began although a result was kept.
     RanAgain,
-    /// A call got another answer than the first call, or the answer to a different request.
+    /// A `replay` call got another answer than the first call, or the answer to a different
+    /// request.
     WrongReplay,
-    /// A nested call began before its holder's body, ended after it, or had another fence than the
-    /// holder.
+    /// A nested call began before the body in which it runs, ended after this body, or had another
+    /// fence.
     Misnested,
-    /// A key that leasehold must not change was changed.
+    /// A key of another client was changed. Leasehold must never change such a key.
     ForeignTouched,
 }
 

@@ -31,22 +31,23 @@ pub use self::probe::PostgresProbe;
 /// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// The operating system's user for the server if the tests run as root. The server refuses to run
-/// as root.
+/// The operating system's user that runs the server if the tests run as root, because the server
+/// refuses to run as root.
 const USER: &str = "postgres";
 
-/// The database user in all tests.
+/// The database user of the tests. It is a superuser and needs no password.
 const ROLE: &str = "leasehold";
 
-/// A database user that needs a password.
+/// Name of a database user that needs a password. Tests that use this user must create it first.
 pub const WITH_PASSWORD: &str = "guest";
 
 /// The server that tests share.
 static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
-/// Environment variable with the port and the folder of this program's server. If the program runs
-/// one of its tests again in another process (see `rerun`), that process uses the same server.
+/// Environment variable with the port and the folder of this program's server. The program may run
+/// one of its tests again in another process (see `rerun`). The other process then uses the same
+/// server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -76,8 +77,8 @@ impl Postgres {
         &SHARED
     }
 
-    /// The environment variable for another process that uses this server (see
-    /// [`inherited`](Self::inherited)), and its value.
+    /// Returns the name and the value of the environment variable that makes another process use
+    /// this server. See [`inherited`](Self::inherited).
     pub(crate) fn bequest(&self) -> (&'static str, String) {
         (INHERITED, format!("{} {}", self.port, self.path.display()))
     }
@@ -108,7 +109,7 @@ impl Postgres {
         Self::start_with(&["fsync=on"])
     }
 
-    /// Like `durable`, but with the folder on a disk, where a commit takes as long as in
+    /// Like `durable`, but the server's folder is on a disk, where a commit takes as long as in
     /// production.
     pub fn durable_on_disk() -> Self {
         Self::made_in(owned(Folder::on_disk()), &["fsync=on"])
@@ -213,7 +214,7 @@ impl Postgres {
             let children = children(process.id());
             process.kill();
             for child in &children {
-                // An error is ignored, because the process may have ended already.
+                // An error is ignored, because the child may have ended already.
                 let _ = kill_process(*child, Signal::KILL);
             }
             wait::until("all its processes end", START, || {
@@ -249,8 +250,8 @@ impl Postgres {
             // With this `deadlock_timeout`, the server detects and counts each deadlock before a
             // request of a pool times out.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
-            // A killed server leaves its shared memory behind. With this setting the memory is in
-            // the server's folder, and is removed together with it.
+            // A killed server leaves its shared memory behind. With this setting the memory is a
+            // file in the server's folder, and is removed together with the folder.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))
@@ -266,7 +267,7 @@ impl Postgres {
 
     fn signal_children(&self, signal: Signal) {
         for child in children(self.running().id()) {
-            // An error is ignored, because the process may have ended already.
+            // An error is ignored, because the child may have ended already.
             let _ = kill_process(child, signal);
         }
     }
@@ -298,7 +299,8 @@ impl Database {
         self.url_of(ROLE)
     }
 
-    /// The URL for a pool with this database user. A password may follow after a colon.
+    /// The URL for a pool with this database user. A colon and a password may follow the name in
+    /// `user`.
     pub fn url_of(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
     }
@@ -312,8 +314,8 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
-    /// The same database on `server`, which is a standby of this database's server, or has replaced
-    /// it.
+    /// Returns the same database on `server`: a standby of this database's server, or the server
+    /// that has replaced it.
     #[must_use]
     pub fn on(&self, server: &Postgres) -> Self {
         Self {
@@ -340,7 +342,7 @@ impl Database {
         format!("postgres://{ROLE}@{folder}:{port}/{name}")
     }
 
-    /// Runs a statement that may fail.
+    /// Runs a statement, and ignores its failure.
     ///
     /// # Panics
     ///
@@ -368,8 +370,8 @@ impl Database {
         PostgresProbe::new(self.url(), prefix)
     }
 
-    /// Like `probe`, but over the server's Unix socket. It also works for a server that refuses
-    /// other connections without TLS.
+    /// Like `probe`, but uses the server's Unix socket. The probe then works even if the server
+    /// refuses TCP connections without TLS.
     pub fn probe_over_socket(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.socket_url(), prefix)
     }
@@ -412,7 +414,8 @@ fn other_user() -> Option<(u32, u32)> {
     Some(ids.unwrap_or_else(|| panic!("there is no user `{USER}`; {INSTALL}")))
 }
 
-/// A command for a program of PostgreSQL, as a user that the program accepts.
+/// Returns a command that runs a program of PostgreSQL. If the tests run as root, the program runs
+/// as another user, because PostgreSQL refuses to run as root.
 fn program(name: &str) -> Command {
     let path = bin().join(name);
     let Some((user, group)) = other_user() else {
@@ -432,9 +435,9 @@ fn quiet(mut program: Command) -> Command {
     program
 }
 
-/// The folder of PostgreSQL's programs: the value of `LEASEHOLD_TEST_POSTGRES`, otherwise the
-/// folder of Debian's newest version. Empty if there is neither, so that the programs on the path
-/// are used.
+/// Returns the folder of PostgreSQL's programs: the value of `LEASEHOLD_TEST_POSTGRES`, otherwise
+/// the folder of Debian's newest version. Without either, the result is empty, so the programs are
+/// found through `PATH`.
 fn bin() -> PathBuf {
     if let Some(given) = std::env::var_os("LEASEHOLD_TEST_POSTGRES") {
         return given.into();

@@ -1,10 +1,10 @@
-//! Runs tests with a bug in the SQL of the store.
+//! Runs tests with a bug in the SQL of the PostgreSQL store.
 
 use super::Postgres;
 use crate::rerun;
 use crate::sql_mutants;
 
-/// Runs `test` of this program with the bug `mutant`, and fails if the test passes.
+/// Runs `test` of this program in another process with the bug `mutant`. Fails if the test passes.
 ///
 /// # Panics
 ///

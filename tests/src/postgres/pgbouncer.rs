@@ -1,4 +1,4 @@
-//! pgbouncer, a pooler, in front of a server.
+//! The connection pooler pgbouncer in front of a PostgreSQL server.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::wait;
 
 const START: Duration = Duration::from_secs(30);
 
-/// A pgbouncer that runs each transaction on one of two sessions of the server. Dropping it kills
-/// the process.
+/// A pgbouncer that runs each transaction on one of at most two server connections for each
+/// database. Dropping this value kills the process.
 #[derive(Debug)]
 pub struct PgBouncer {
     _process: Leashed,
@@ -46,7 +46,7 @@ impl PgBouncer {
         };
         let config = write("pgbouncer.ini", &config);
         write("users", &format!("\"{ROLE}\" \"\"\n"));
-        // Debian's program is not on the path of every user.
+        // Debian installs the program in a folder that is not in the `PATH` of every user.
         let debian = Path::new("/usr/sbin/pgbouncer");
         let program = if debian.exists() {
             debian
@@ -55,7 +55,7 @@ impl PgBouncer {
         };
         let mut command = match other_user() {
             None => Command::new(program),
-            // pgbouncer refuses to run as root.
+            // The tests run as root, so pgbouncer, which refuses to run as root, gets another user.
             Some((user, group)) => {
                 let mut command = Command::new("setpriv");
                 command

@@ -43,7 +43,7 @@ impl PostgresProbe {
         answer.recv().expect("the probe's thread answers")
     }
 
-    /// The key as it is in the tables, escaped for SQL.
+    /// Returns the key with its prefix, as in the tables, escaped for SQL.
     fn full(&self, key: &str) -> String {
         format!("{}{key}", self.prefix).replace('\'', "''")
     }
@@ -126,7 +126,7 @@ fn serve(url: &str, asked: &Receiver<(String, Sender<String>)>) {
                 SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
                 _ => None,
             });
-            // An error means that the asking thread no longer waits.
+            // `send` fails only if the asking thread no longer waits for the answer.
             let _ = reply.send(row.unwrap_or_default());
         }
     });

@@ -64,7 +64,7 @@ impl Postgres {
         });
     }
 
-    /// Waits until a standby has applied everything that this server has written so far.
+    /// Waits until the standby `name` has applied everything that this server has written so far.
     ///
     /// # Panics
     ///
@@ -79,13 +79,14 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of this server's standbys. Tests stop the standbys' processes first, so
-    /// the standbys do not connect again and get no later writes.
+    /// Ends the connections of this server's standbys. Before this call, tests stop the standbys'
+    /// processes. The standbys then cannot connect again, and get no later writes.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }
 
-    /// Runs a statement and returns its result as text, which is empty if there is no result.
+    /// Runs a statement and returns its result as text. The text is empty if there is no result or
+    /// the statement fails.
     ///
     /// # Panics
     ///

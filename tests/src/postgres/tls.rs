@@ -7,8 +7,8 @@ use super::{Postgres, given_away, other_user};
 use crate::certificates::{Authority, Identity};
 
 impl Postgres {
-    /// Starts a server with a certificate of `authority` for `name`. If `asks` is true, every
-    /// client with TLS must present a certificate of the same authority.
+    /// Starts a server with a certificate of `authority` for the host name `name`. If `asks` is
+    /// true, every client with TLS must present a certificate of the same authority.
     ///
     /// # Panics
     ///

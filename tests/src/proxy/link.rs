@@ -59,11 +59,12 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// For each command in flight, in order: `None` if its reply passes, otherwise the fate of the
-    /// connection after its reply is lost.
+    /// For each command without a reply so far, in order: `None` if its reply passes, otherwise the
+    /// fate of the connection after the loss of the reply.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// True if all further requests (for `no_replies`, replies) of this connection must be lost.
+    /// True if all further requests of this connection must be lost.
     no_requests: AtomicBool,
+    /// True if all further replies of this connection must be lost.
     no_replies: AtomicBool,
 }
 
@@ -78,7 +79,7 @@ impl<'a> Link<'a> {
     }
 
     /// Reads bytes, cuts them into messages, delays each message as the mode requires, and writes
-    /// the message. After the sender closes, its earlier messages still arrive.
+    /// the message. If the sender closes, the messages that it sent before still arrive.
     async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
         let read = self.read(way, from, send);
@@ -128,7 +129,8 @@ impl<'a> Link<'a> {
                 }
             }
         }
-        // If the replies must vanish, the client must not see the end of the stream either.
+        // If the server closes the connection while its replies must vanish, the client must not
+        // notice the end of the stream either.
         if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
             std::future::pending::<()>().await;
         }
@@ -172,7 +174,7 @@ impl<'a> Link<'a> {
         self.no_replies.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a message. For a command, also records the fate of its reply.
+    /// Counts a message. For a command with a reply, also records the fate of the reply.
     fn count(&self, way: Direction, message: &[u8]) {
         if way == Direction::ToClient {
             self.shared.replies.fetch_add(1, Ordering::Relaxed);
@@ -190,8 +192,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// If the reply must be lost, replaces it or silences the connection. Returns `true` if the
-    /// connection must end instead.
+    /// Handles a reply that must be lost: replaces the reply or silences the connection. Returns
+    /// `true` if the connection must be closed instead. Other replies stay unchanged.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

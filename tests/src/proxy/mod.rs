@@ -1,8 +1,8 @@
 //! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
-//! The proxy runs on a separate thread, so that it works even while all workers of the test's
-//! runtime are blocked. It cuts the stream into messages, so that a fault hits exactly one message,
-//! or the moment between two messages.
+//! The proxy runs on a separate thread, so it works even while all workers of the test's runtime
+//! are blocked. It cuts the stream into messages. So a fault hits exactly one message, or the
+//! moment between two messages.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,17 +35,18 @@ pub enum Mode {
     },
     /// Replies pass after this delay. Requests pass at once.
     DelayReplies(Duration),
-    /// Messages are held back, and delivered when the mode changes, as in a network partition that
-    /// heals.
+    /// Messages are held back until the mode changes, as in a network partition that heals.
     Stall,
-    /// Messages vanish. On the same connections, all later messages vanish too, even after the mode
-    /// changes.
+    /// Messages vanish. After one has vanished, all later messages of its connection vanish too, in
+    /// both directions, even if the mode changes.
     BlackHole,
-    /// Requests pass and are executed. Replies vanish, as with [`BlackHole`](Self::BlackHole).
+    /// Requests pass and are executed, and replies vanish. Later replies of the same connection
+    /// vanish too, even if the mode changes.
     SwallowReplies,
-    /// Requests vanish, as with [`BlackHole`](Self::BlackHole); replies pass.
+    /// Requests vanish, and replies pass. Later requests of the same connection vanish too, even if
+    /// the mode changes.
     SwallowRequests,
-    /// Published messages vanish. Replies pass.
+    /// Published messages (Redis `PUBLISH`, PostgreSQL `NOTIFY`) vanish. All other messages pass.
     LoseMessages,
     /// Replies are replaced by bytes that the protocol does not allow.
     Garble,
@@ -60,8 +61,8 @@ pub enum After {
     Cut,
     /// The connection stays open and silent.
     Silence,
-    /// The connection stays open, and the client gets this error instead of the reply. The text is
-    /// one that a server sends, for example `READONLY …`.
+    /// The connection stays open, and the client gets this error instead of the reply. The text has
+    /// the form of a server's error, for example `READONLY …`.
     Error(&'static str),
     /// The connection stays open, and the client gets these bytes instead of the reply.
     Instead(&'static str),
@@ -74,13 +75,14 @@ pub struct Counts {
     pub connections: u64,
     /// Commands sent to the server.
     pub commands: u64,
-    /// Replies sent to clients.
+    /// Messages sent to clients: replies, and messages that answer no command.
     pub replies: u64,
     /// Replies lost on purpose.
     pub lost: u64,
 }
 
-/// The replies to lose: those to the next `times` commands that contain the bytes `containing`.
+/// The replies to lose: the replies to the next `times` commands that contain the bytes
+/// `containing`.
 #[derive(Debug)]
 struct Loss {
     containing: Vec<u8>,
@@ -94,12 +96,12 @@ struct Shared {
     target: SocketAddr,
     protocol: Protocol,
     mode: watch::Sender<Mode>,
-    /// Incremented by every cut. Connections with an older number end.
+    /// Number of calls of `cut`. Each call ends all existing connections.
     generation: watch::Sender<u64>,
-    /// Incremented by every call of `half_open`. The server sides of connections with an older
-    /// number are closed.
+    /// Number of calls of `half_open`. Each call closes the server side of all existing
+    /// connections.
     half_open: watch::Sender<u64>,
-    /// Number of calls of `hang_up`, and the delay for messages that the clients had already sent.
+    /// Number of calls of `hang_up`, and the delay `late` from the last call.
     hang_up: watch::Sender<(u64, Duration)>,
     /// Time of the last command, in nanoseconds of `leasehold::__test::now`.
     last_command: AtomicU64,
@@ -111,8 +113,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the fate of the connection if the reply to `command` must be lost. Each such reply
-    /// uses up one of the requested losses.
+    /// Returns the fate of the connection after its reply to `command` is lost, or `None` if this
+    /// reply must pass. Each reply to lose uses up one of the requested losses.
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
         let wanted = loss.as_mut().filter(|loss| loss.times > 0)?;
@@ -124,8 +126,8 @@ impl Shared {
         })
     }
 
-    /// Undoes the count of a lost reply, because the reply is an error. An error passes and does
-    /// not count, because the server has executed nothing.
+    /// Gives one requested loss back, because the reply to lose is an error. Error replies pass and
+    /// use up no loss, because the server has executed nothing.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;
@@ -143,7 +145,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of `target`. At first all messages pass.
+    /// Starts a proxy in front of a Redis server. At first all messages pass.
     ///
     /// # Panics
     ///
@@ -192,12 +194,13 @@ impl Proxy {
         }
     }
 
-    /// The URL that clients connect to.
+    /// The URL for clients of Redis. For PostgreSQL, pass the [`address`](Self::address) to
+    /// [`Database::url_over`](crate::postgres::Database::url_over).
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address)
     }
 
-    /// True if the server behind the proxy is a PostgreSQL.
+    /// True if the proxy expects a PostgreSQL server behind it, false for Redis.
     pub fn speaks_postgres(&self) -> bool {
         self.shared.protocol == Protocol::Postgres
     }
@@ -223,14 +226,13 @@ impl Proxy {
     }
 
     /// Closes the server side of all existing connections. The client side stays open, but the
-    /// client gets nothing.
+    /// client gets no further bytes.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
     /// Closes the client side of all existing connections. Messages held back by [`Mode::Stall`]
-    /// still reach the server after the delay `late`, unless the mode is `Stall` again at that
-    /// time.
+    /// still reach the server after the delay `late`, if the mode is no longer `Stall` then.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
             *number += 1;
@@ -258,7 +260,7 @@ impl Proxy {
         });
     }
 
-    /// The number of connections and messages so far.
+    /// The numbers of connections and messages so far.
     pub fn counts(&self) -> Counts {
         let shared = &self.shared;
         Counts {
@@ -274,7 +276,8 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread. The panic was already printed.
+            // `join` returns an error only if the thread has panicked, and the panic was already
+            // printed.
             let _ = thread.join();
         }
     }

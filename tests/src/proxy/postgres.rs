@@ -1,10 +1,10 @@
 //! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! One message of a client is everything up to a point of synchronisation, such as `Sync`. The
-//! server's answer, up to `ReadyForQuery`, is also one message.
+//! In this module, one message of a client is all frames up to a request for an answer, such as
+//! `Sync`. The server's answer, up to `ReadyForQuery`, is also one message.
 
-/// The length of the first whole message of a client. The first message of a connection has no type
-/// byte.
+/// The length of the first whole message of a client, or `None` while it is incomplete. The first
+/// message of a connection has no type byte.
 pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     if is_first {
         let end = length(bytes)?;
@@ -14,14 +14,15 @@ pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     loop {
         let (kind, next) = frame(bytes, end)?;
         end = next;
-        // These types end a message: Sync, Query, a password message, and Terminate.
+        // Frames of these types end a message: Sync, Query, a password message, and Terminate.
         if matches!(kind, b'S' | b'Q' | b'p' | b'X') {
             return Some(end);
         }
     }
 }
 
-/// The length of the first whole message of a server.
+/// The length of the first whole message of a server, or `None` while it is incomplete. A message
+/// is one frame that answers no command, or a whole answer.
 pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     let (_, first) = frame(bytes, 0)?;
     if is_push(&bytes[..first]) {
@@ -38,8 +39,8 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// True if the message does not answer a command. The server sends such a message unasked, or
-/// requests data with it, such as a password.
+/// True if the message does not answer a command. The server sends such a message unasked, or to
+/// request data such as a password.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
         Some(b'A' | b'N') => true,
@@ -54,8 +55,8 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
     message.starts_with(b"A")
 }
 
-/// True if the command gets a separate answer. `Terminate` gets none, and a password message is a
-/// part of the first command, the log-in.
+/// True if the command gets a separate answer. `Terminate` gets none. A password message gets none
+/// either, because it is a part of the log-in.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }
@@ -72,7 +73,7 @@ pub(super) fn is_error(reply: &[u8]) -> bool {
     false
 }
 
-/// Makes an error from a text that begins with its code.
+/// Makes an error message from a text that begins with the SQLSTATE.
 pub(super) fn error(text: &str) -> Vec<u8> {
     let code = text.split(' ').next().unwrap_or_default();
     let fields = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
@@ -84,7 +85,7 @@ pub(super) fn error(text: &str) -> Vec<u8> {
     message
 }
 
-/// Bytes that no message starts with: no message has this type or this length.
+/// Bytes that are not a valid message: no message has this type or this length.
 pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
 
 fn ends_the_connection(error: &[u8]) -> bool {

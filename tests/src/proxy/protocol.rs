@@ -1,4 +1,5 @@
-//! The protocols of the proxy. Each protocol finds the ends of messages and detects their kinds.
+//! The protocols that the proxy supports. For each protocol, these functions find the ends of
+//! messages and detect their kinds.
 
 use super::{postgres, resp};
 
@@ -15,7 +16,7 @@ pub(super) enum Direction {
     ToClient,
 }
 
-/// Bytes in transit, cut into messages.
+/// The bytes of one direction of a connection, cut into messages.
 #[derive(Debug)]
 pub(super) struct Messages {
     protocol: Protocol,
@@ -38,7 +39,8 @@ impl Messages {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Removes the next whole message and returns it. Returns `None` if the remaining bytes are not
+    /// a whole message.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         if self.bytes.is_empty() {
             return None;
@@ -69,7 +71,8 @@ impl Protocol {
     pub(super) fn is_answered(self, command: &[u8]) -> bool {
         match self {
             Self::Postgres => postgres::is_answered(command),
-            // The server confirms a subscription only with a pushed message.
+            // A `SUBSCRIBE` command has no reply, because the server confirms it only with a pushed
+            // message.
             Self::Redis => {
                 let text = command[..command.len().min(48)].to_ascii_uppercase();
                 let needle = b"SUBSCRIBE\r\n";
@@ -86,7 +89,7 @@ impl Protocol {
         }
     }
 
-    /// True if another client published the message.
+    /// True if a client has published the message (Redis `PUBLISH`, PostgreSQL `NOTIFY`).
     pub(super) fn is_published(self, message: &[u8]) -> bool {
         match self {
             Self::Redis => message.starts_with(b">3\r\n$7\r\nmessage\r\n"),
@@ -102,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// Makes an error in the format of the server.
+    /// Makes an error reply in the format of the server.
     pub(super) fn error(self, text: &str) -> Vec<u8> {
         match self {
             Self::Redis => format!("-{text}\r\n").into_bytes(),

@@ -2,7 +2,7 @@
 
 /// The length of the first whole message in `bytes`, or `None` while it is incomplete.
 ///
-/// A line that is not RESP counts as one message, so that invalid lines pass too.
+/// A line that is not RESP counts as one message, so that the proxy also forwards invalid lines.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;
@@ -11,7 +11,7 @@ pub(super) fn message(bytes: &[u8]) -> Option<usize> {
         b'$' | b'=' | b'!' => whole_bulk(bytes, head, count()),
         b'*' | b'~' | b'>' => elements(bytes, head, count(), 1),
         b'%' => elements(bytes, head, count(), 2),
-        // An attribute precedes its message.
+        // An attribute and the message that follows it count as one message.
         b'|' => {
             let attribute = elements(bytes, head, count(), 2)?;
             Some(attribute + message(&bytes[attribute..])?)

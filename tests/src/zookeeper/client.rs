@@ -9,7 +9,7 @@ use super::wire::{
     SYNC,
 };
 
-/// Time for which a request is repeated while the server does not accept connections.
+/// Time limit for repeating a request whose connection fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The server's error codes.
@@ -22,7 +22,8 @@ const ALL: i32 = 31;
 const PERSISTENT: i32 = 0;
 const SEQUENTIAL: i32 = 2;
 
-/// A blocking client of one server. Opens a new session when the current one has ended.
+/// A blocking client of one server. If its connection has failed, it opens another one with a new
+/// session.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
@@ -57,8 +58,8 @@ impl Client {
         }
     }
 
-    /// Lists the nodes below `path` in the order of their creation. Empty if there is no such path.
-    /// Includes all changes that any server has confirmed before.
+    /// Lists the nodes below `path` in the order of their creation. The list is empty if `path`
+    /// does not exist. It includes all changes that any server has confirmed before.
     ///
     /// # Panics
     ///
@@ -78,7 +79,8 @@ impl Client {
     ///
     /// Panics if the server does not answer.
     pub fn names(&self, path: &str) -> Vec<String> {
-        // The client may be connected to a follower without the leader's latest changes.
+        // The client may be connected to a follower that does not have the leader's latest changes
+        // yet. `SYNC` makes the follower get them first.
         self.must(SYNC, || Request::new().text(path));
         let request = || Request::new().text(path).flag(false);
         let Some(mut answer) = self.found(GET_CHILDREN, request) else {
@@ -165,7 +167,8 @@ impl Client {
         self.found(DELETE, request).is_some()
     }
 
-    /// Logs in as this user, and restricts the node to this user.
+    /// Logs in as this user, and restricts the node to the users that are logged in on this
+    /// connection.
     ///
     /// # Panics
     ///
@@ -226,7 +229,8 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("request {code} is refused: {error}"));
     }
 
-    /// Sends a request, and repeats it over a new connection if the current one has ended.
+    /// Sends a request. If the connection has failed, opens another connection and repeats the
+    /// request.
     fn ask(&self, code: i32, request: impl Fn() -> Request) -> Result<Answer, i32> {
         let mut connection = self
             .connection

@@ -13,7 +13,8 @@ use crate::clock;
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// Time limits for the process: to connect, and to end after its working time.
+/// Time limits for the process: from its start to its connection, and from the end of its working
+/// time to its exit.
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(60);
 
@@ -87,11 +88,11 @@ impl CuratorPeer {
         peer
     }
 
-    /// Waits until the process is inside the lock.
+    /// Waits until the process reports that it has begun a section inside the lock.
     ///
     /// # Panics
     ///
-    /// Panics if the process does not get the lock within `limit`, or ends before.
+    /// Panics if the process reports nothing for `limit`, or ends first.
     pub fn wait_inside(&mut self, limit: Duration) {
         loop {
             let line = self.lines.recv_timeout(limit);
@@ -102,7 +103,8 @@ impl CuratorPeer {
         }
     }
 
-    /// Kills the process and returns its sections. An unfinished section ends with the kill.
+    /// Kills the process and returns its sections. An unfinished section ends at the time of the
+    /// kill.
     ///
     /// # Panics
     ///
@@ -168,8 +170,8 @@ impl CuratorPeer {
     }
 }
 
-/// Measures how far `clock::now` is ahead of `CLOCK_MONOTONIC`, in microseconds. Uses the fastest
-/// of several readings, because it is the most exact.
+/// Measures how far `clock::now` is ahead of `CLOCK_MONOTONIC`, in microseconds. Of several
+/// measurements, uses the one that took the shortest time, because it is the most exact.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {
         let (before, ours, after) = (monotonic(), clock::now(), monotonic());

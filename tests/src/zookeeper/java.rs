@@ -1,5 +1,5 @@
-//! Java commands with the packages of ZooKeeper and Curator, which `scripts/test` puts under
-//! `target`.
+//! Commands that run Java classes with the packages of ZooKeeper and Curator. `scripts/test` puts
+//! these packages under `target`.
 
 use std::env;
 use std::path::PathBuf;

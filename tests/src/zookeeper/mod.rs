@@ -1,5 +1,5 @@
-//! Real ZooKeeper servers. All tests of a program share one server, with a chroot for each test. A
-//! test can also start a separate server or an ensemble.
+//! Real ZooKeeper servers. All tests of a program share one server, and each test uses a separate
+//! chroot (path prefix) or namespace. A test can also start a separate server or an ensemble.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -38,8 +38,8 @@ const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// The tick (basic time unit) of a server, unless a test sets another tick.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The longest session of the shared server: two days, because some tests use the longest ttl,
-/// which is one day, and a session outlasts its ttl.
+/// The longest session of the shared server: two days. Some tests use the longest ttl, one day, and
+/// a session must last longer than the ttls of its locks.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.
@@ -152,9 +152,10 @@ pub struct Zookeeper {
     id: usize,
     settings: Settings,
     port: u16,
-    /// Ports for the other members: one for replication, and one for elections.
+    /// Ports on which the other members connect: one for replication, and one for elections.
     peer_ports: [u16; 2],
-    /// The configuration lines for the members of its ensemble; empty for a single server.
+    /// The configuration lines for all members of this server's ensemble; empty for a single
+    /// server.
     members: String,
     /// True if the server's folder has a hosts file with the addresses at which this server reaches
     /// the members.
@@ -219,12 +220,12 @@ impl Zookeeper {
         .map(|property| format!("-D{property}"))
         .to_vec();
         if !self.settings.on_disk {
-            // The server confirms a write once the operating system has the data, before the data
-            // is on the disk. A killed process loses nothing, and no test cuts the power. Never set
-            // this on a production server.
+            // With this setting, the server confirms a write once the operating system has the
+            // data, before the data is on the disk. A killed process loses nothing, and no test
+            // cuts the power. Never set this on a production server.
             properties.push("-Dzookeeper.forceSync=no".to_owned());
-            // The server's files are in memory, where the default of 64 MiB for each log would be
-            // too much.
+            // The server's files are in memory, where the default log size of 64 MiB would be too
+            // much.
             properties.push("-Dzookeeper.preAllocSize=1024".to_owned());
         }
         if self.has_hosts {
@@ -331,7 +332,7 @@ impl SessionServer for Zookeeper {
     }
 }
 
-/// Writes the list of all members, with their hosts, to the settings of each server.
+/// Sets the configuration lines of each server: the list of all members with their hosts.
 fn write_members(servers: &mut [Zookeeper], hosts: &[String]) {
     let mut members = String::new();
     for (server, host) in servers.iter().zip(hosts) {

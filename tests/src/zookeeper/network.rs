@@ -1,7 +1,7 @@
 //! The network between the members of an ensemble. It can cut one member off from all others.
 //!
-//! Members find each other by name. Each member has a hosts file that maps the names of the other
-//! members to addresses of proxies. Each pair of members has two such addresses, one for each
+//! Members find each other by name. Each member has a hosts file that maps the name of each other
+//! member to the address of a proxy. Each pair of members has two such addresses, one for each
 //! direction, because either member may connect.
 
 use std::fmt::Write as _;
@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a proxy keeps a connection open while its member does not listen yet. A follower
-/// would retry a connection that a new leader refuses. But a proxy can only close a connection, and
-/// a follower abandons a leader that closes it.
+/// Time for which a proxy keeps a connection open while the member behind it does not listen yet.
+/// Without a proxy, a new leader that does not listen yet refuses a follower's connection, and the
+/// follower retries. A proxy can only close the connection, and the follower then abandons the
+/// leader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.
@@ -21,7 +22,7 @@ pub struct Network {
     links: Vec<Link>,
 }
 
-/// A proxy through which one member reaches a port of another.
+/// A proxy through which one member reaches a port of another member.
 #[derive(Debug)]
 struct Link {
     from: usize,
@@ -30,7 +31,7 @@ struct Link {
 }
 
 impl Network {
-    /// Starts the proxies. `ports` are each member's ports for the other members.
+    /// Starts the proxies. `ports` contains the ports of each member for the other members.
     pub(super) fn between(ports: &[[u16; 2]]) -> Self {
         let mut links = Vec::new();
         for from in 0..ports.len() {
@@ -55,7 +56,7 @@ impl Network {
         hosts
     }
 
-    /// Sets the treatment of bytes between one member and all others. Clients still reach the
+    /// Sets the treatment of bytes between one member and all others. Clients can still reach the
     /// member.
     pub fn set(&self, member: usize, flow: Flow) {
         for link in self.links_of(member) {
@@ -81,8 +82,8 @@ pub(super) fn host(member: usize) -> String {
     format!("member{}", member + 1)
 }
 
-/// The address at which `from` reaches `to`. If both are the same member, it is the address at
-/// which that member listens.
+/// The address at which `from` reaches `to`. If `from` and `to` are the same member, the result is
+/// the address at which this member listens.
 fn address(from: usize, to: usize) -> Ipv4Addr {
     let part = |member: usize| u8::try_from(member + 1).expect("few members");
     Ipv4Addr::new(127, 0, part(from), part(to))

@@ -1,4 +1,4 @@
-//! A probe of the nodes of locks.
+//! A probe for tests: it reads, takes and steals locks in ZooKeeper without the code under test.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,14 +9,15 @@ use super::client::Client;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// A probe of the nodes under a chroot. The probe's own nodes belong to no session. They therefore
-/// survive a crash of the server, and stay until the probe deletes them.
+/// A probe of the locks under a chroot (the znode that contains the locks of a pool). The probe's
+/// own znodes belong to no session. They therefore survive a crash of the server, and stay until
+/// the probe deletes them.
 #[derive(Debug)]
 pub struct ZookeeperProbe {
     client: Client,
     chroot: String,
     namespace: String,
-    /// The node of each lock that the probe has taken, by key.
+    /// The path of the probe's node in each lock that the probe has taken, by key.
     taken: Mutex<HashMap<String, String>>,
 }
 
@@ -42,7 +43,8 @@ impl ZookeeperProbe {
         format!("/{}/{full}", self.chroot)
     }
 
-    /// Adds a node of the probe to the end of the queue, with a name like Curator's.
+    /// Adds a node of the probe to the end of the lock's queue. The node's name has the form that
+    /// Apache Curator, another client library, uses.
     fn enqueue(&self, key: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -51,8 +53,8 @@ impl ZookeeperProbe {
         let name = format!("{directory}/_c_{id}-lock-");
         loop {
             self.client.make_path(&directory);
-            // Another client may remove an empty directory at once. The loop then creates the
-            // directory again.
+            // Another client may remove the directory while it is empty, before the node is
+            // created. The loop then creates the directory again.
             if let Some(path) = self.client.enqueue(&name) {
                 return path;
             }

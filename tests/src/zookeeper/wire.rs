@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The requested session timeout. The server reduces it to its own limit.
+/// The session timeout that the client requests, in milliseconds. The server reduces it to its own
+/// maximum.
 const SESSION_MS: i32 = 40_000;
 
 pub(super) const CREATE: i32 = 1;
@@ -21,7 +22,7 @@ pub(super) const SYNC: i32 = 9;
 pub(super) const AUTH: i32 = 100;
 const CLOSE_SESSION: i32 = -11;
 
-/// The request number of every login, fixed by the protocol.
+/// The request number (xid) of every login request, fixed by ZooKeeper's protocol.
 const AUTH_NUMBER: i32 = -4;
 
 /// A request, or a part of a request.
@@ -95,7 +96,7 @@ impl Answer {
     }
 }
 
-/// A connection with its own session, which ends with the connection.
+/// A connection and its session. Dropping the connection ends the session.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,

@@ -59,7 +59,8 @@ fn only_the_lock_prevents_overselling_in_memory() {
     assert!(printed.contains("exactly 100 items were sold"), "{printed}");
 }
 
-/// Returns the bar of the sale `name`, which follows the table.
+/// Returns the bar of the sale `name`. The bars are printed below the table, in rows with the same
+/// names.
 fn bar<'a>(printed: &'a str, name: &str) -> &'a str {
     let mut rows = printed.lines().filter(|line| line.starts_with(name));
     let row = rows.nth(1);
@@ -67,7 +68,8 @@ fn bar<'a>(printed: &'a str, name: &str) -> &'a str {
     row[name.len()..].trim()
 }
 
-/// Fails if the bars and the table show different results.
+/// Fails unless the bar without a lock marks items sold twice, and the bar with the lock marks
+/// none. Also fails if the output contains colours, although it is not a terminal.
 #[test]
 fn only_the_unlocked_sale_marks_items_sold_twice() {
     let (_, printed) = flash_sale(&["--buyers", "60", "--stock", "20"]);

@@ -1,5 +1,5 @@
-//! Checks the status that a gRPC client receives over a connection. The test serves a method, and a
-//! client decodes its status.
+//! Test of the gRPC status of a refused call. A server sends the status over a connection, and a
+//! client decodes it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -84,12 +84,13 @@ async fn send(address: SocketAddr) -> Result<(), Status> {
     answer.await.map(Response::into_inner)
 }
 
-/// Returns the time after which the status suggests to retry.
+/// Returns the delay before a retry that the status suggests.
 fn pause(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// Fails if the status lacks the time until the next attempt, or contains the key of the lock.
+/// Fails if the status of a refused call lacks the delay before a retry, or contains the key of the
+/// lock.
 #[tokio::test]
 async fn a_grpc_client_gets_the_time_of_its_next_try() {
     for (hint, reported) in [(None, UNKNOWN), (Some(HINT), HINT)] {

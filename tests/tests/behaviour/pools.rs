@@ -83,7 +83,8 @@ async fn shared() -> &'static LockPool {
     POOL.get().expect("a test has set it")
 }
 
-/// Fails if the connections belong to the runtime that opened them.
+/// Uses the shared pool, which a test on another runtime may have connected. Fails if the pool's
+/// connections end with that runtime.
 async fn use_shared(name: &str) {
     let pool = shared().await;
     for number in 0..50 {
@@ -213,8 +214,9 @@ async fn an_unconfirmed_release_is_reported() {
     assert_eq!(report.still_held + report.unconfirmed, 0, "{report:?}");
 }
 
-/// The server is stopped while 10,000 guards are dropped. Fails if it then gets a request for each
-/// release instead of a few hundred with many releases, or if the shutdown misses a release.
+/// The server is stopped while 10,000 guards are dropped. Fails if the pool then sends a request
+/// for each release, instead of a few hundred requests with many releases each. Also fails if the
+/// shutdown misses a release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_releases_share_requests() {
     const HELD: usize = 10_000;

@@ -1,5 +1,5 @@
-//! Tests of the pool of a scope, in the scope's future and in the tasks that inherit the scope. No
-//! pool is installed in this program.
+//! Tests of `LockPool::scope`, which sets the pool for a future, and of `leasehold::spawn`, whose
+//! tasks inherit the scope. No pool is installed in this program.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,8 +71,8 @@ fn sixteen_tests_with_the_same_id_run_in_parallel() {
     });
 }
 
-/// Fails if a task of `leasehold::spawn` loses the scope, or if the error in a plain task does not
-/// suggest a remedy.
+/// Fails if a task of `leasehold::spawn` loses the scope. Also fails if the error of a call in a
+/// plain tokio task, which has no scope, does not suggest a remedy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spawned_task_keeps_the_scope() {
     let (pool, _held) = marked(42).await;

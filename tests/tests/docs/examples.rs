@@ -7,7 +7,7 @@ use super::{files, read, root};
 /// Public items without an example, each with the reason for the exception.
 const WITHOUT: &[(&str, &str)] = &[];
 
-/// Parts of the paths of test code and of files that users do not see.
+/// Fragments of the paths of test code. The items in such a file are not public.
 const NOT_PUBLIC: [&str; 3] = ["selftest/", "/tests/", "_tests.rs"];
 
 /// The name of an item, and true if its documentation has an example.
@@ -53,7 +53,7 @@ fn file_of(module: &str) -> PathBuf {
     }
 }
 
-/// True if the documentation above a line has an example.
+/// True if the documentation above the line with index `at` has an example.
 fn has_example(lines: &[&str], at: usize) -> bool {
     let above = lines[..at].iter().rev().map(|line| line.trim_start());
     let above = above.take_while(|line| line.starts_with("///") || line.starts_with("#["));
@@ -61,7 +61,8 @@ fn has_example(lines: &[&str], at: usize) -> bool {
     is_example(text.into_iter().rev())
 }
 
-/// True if a text has compiled code: a block without a language, or a block of Rust.
+/// True if a text has a code block that rustdoc compiles: one without a language, or one marked
+/// `rust` or `no_run`.
 fn is_example<'a>(text: impl Iterator<Item = &'a str>) -> bool {
     let fences = text.filter_map(|line| line.strip_prefix("```"));
     let mut begins = fences.step_by(2);
@@ -78,8 +79,8 @@ fn declared(line: &str) -> Option<&str> {
         .next()
 }
 
-/// Returns the public methods in a file's inherent impls of `types`. The placeholder `$holder`, in
-/// the macro of `lock/call/guard.rs`, counts as one of these types.
+/// Returns the public methods in a file's inherent impls of `types`. An impl of `$holder`, a
+/// placeholder in the macro of `lock/call/guard.rs`, counts like an impl of such a type.
 fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), None);
@@ -101,8 +102,8 @@ fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     found
 }
 
-/// Returns all public items: the re-exports of `lib.rs` and `testing`, and the methods of these
-/// types.
+/// Returns all public items: the items that `lib.rs` and `testing` re-export, and the methods of
+/// the re-exported types.
 fn items() -> Vec<Item> {
     let (mut items, exports) = (Vec::new(), exports());
     let exports: Vec<_> = exports
@@ -135,7 +136,8 @@ fn is_public(file: &Path) -> bool {
     !NOT_PUBLIC.iter().any(|part| path.contains(part))
 }
 
-/// Fails if a public type, function or method lacks an example and is not an exception.
+/// Fails if a public type, function or method has no example in its documentation and is not listed
+/// in `WITHOUT`.
 #[test]
 fn every_public_item_has_an_example() {
     let items = items();

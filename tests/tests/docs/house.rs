@@ -1,5 +1,5 @@
-//! Checks that files do not import each other in a circle. Also checks that no production file is
-//! too long to read at once, and that most files are in folders.
+//! Checks the structure of the source. Files must not import each other in a circle, production
+//! files must not be too long, and most files must be in folders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -24,13 +24,15 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
 struct Module {
-    /// The files of the module. A module has several files if features select one of them.
+    /// The files of the module. There are several if Cargo features select the one to compile.
     files: Vec<PathBuf>,
-    /// The paths in these files, including the names of items at their ends.
+    /// The paths in the code of these files, such as `pool::builder::LockPoolBuilder`. The last
+    /// part of a path is the name of an item.
     named: BTreeSet<String>,
 }
 
-/// Reads a crate from its root file, like the compiler.
+/// Reads all modules of a crate. Begins with the root file `lib`, and follows the `mod`
+/// declarations.
 fn modules(lib: &Path) -> Modules {
     let mut modules = Modules::new();
     let folder = lib.parent().expect("a folder");
@@ -196,7 +198,7 @@ pub(super) fn path_of(attribute: &Group) -> Option<String> {
     Some(path.trim_end_matches('"').to_owned())
 }
 
-/// Returns the position of the next item.
+/// Returns the position after the item that begins at `from`.
 fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Punct(sign) => matches!(sign.as_char(), ';' | ','),
@@ -362,7 +364,7 @@ fn most_files_are_in_folders() {
 }
 
 /// Fails if the check misses a circle of files or of folders, in any spelling of an import. Also
-/// fails if it reads the code of tests.
+/// fails if the check counts an import in test code or a `$crate` path in a macro.
 #[test]
 fn an_import_cycle_is_detected() {
     let sound = [
@@ -403,7 +405,8 @@ fn an_import_cycle_is_detected() {
     }
 }
 
-/// Returns the imports of a crate with two folders, in which `b::deep::two` has this text.
+/// Returns the imports of a crate with the folders `a` and `b`. `text` is the source of its module
+/// `b::deep::two`.
 fn imports_with(text: &str) -> Imports {
     let texts = [
         ("", "mod a; mod b;"),

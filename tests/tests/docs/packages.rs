@@ -11,7 +11,7 @@ const PUBLISHED: [(&str, &str); 3] = [
     ("leasehold-cli", "cli"),
 ];
 
-/// All files directly in a package's root folder. Cargo makes the first four.
+/// All files directly in a package's root folder. Cargo generates the first four.
 const FILES: [&str; 7] = [
     ".cargo_vcs_info.json",
     "Cargo.lock",

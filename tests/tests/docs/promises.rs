@@ -1,8 +1,9 @@
 //! Checks that each promise has, for each store, tests or the reason why the store lacks it.
 //! Also checks that `docs/reliability/promises.md` shows the promises as a matrix.
 //!
-//! The part between the markers of that page is generated from `tests/promises.txt`. After a change
-//! there, run `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
+//! The part of this page between the two markers is generated from `tests/promises.txt`. After a
+//! change of the text file, run
+//! `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -129,7 +130,8 @@ impl Matrix {
         page
     }
 
-    /// Returns each reason with its stores, and the titles of its promises.
+    /// Returns each reason with its stores, and the titles of the promises that these stores do not
+    /// give for this reason.
     fn reasons(&self) -> Vec<(Reason<'_>, Vec<&str>)> {
         let mut rows: Vec<(Reason<'_>, Vec<&str>)> = Vec::new();
         for promise in &self.promises {
@@ -159,7 +161,8 @@ impl Matrix {
     }
 }
 
-/// Fails if `docs/reliability/promises.md` differs from `tests/promises.txt`.
+/// Fails if the matrix in `docs/reliability/promises.md` is not the one that `tests/promises.txt`
+/// generates.
 #[test]
 fn the_page_shows_the_matrix() {
     let path = root().join(PAGE);
@@ -180,8 +183,9 @@ fn the_page_shows_the_matrix() {
     );
 }
 
-/// Fails if the generated page does not show a missing promise as a dash with its reason, or shows
-/// the names of tests.
+/// A line with `-` contains the reason why stores do not give a promise. Fails if the generated
+/// page shows no dash for such a store, or omits the reason. Also fails if the page shows the names
+/// of tests.
 #[test]
 fn a_dash_has_a_reason() {
     let matrix = Matrix::parse(
@@ -241,7 +245,8 @@ fn faults(matrix: &Matrix) -> Vec<String> {
     faults
 }
 
-/// True if `test` is a test, a module with tests, or a requirement that runs on this store.
+/// True if `test` names a test, a module with tests, or a requirement of the fault harness (such as
+/// `chaos/1`) that runs on `store`.
 fn exists(store: &str, test: &str) -> bool {
     let (program, name) = test.split_once('/').unwrap_or(("behaviour", test));
     if program == "chaos" {
@@ -267,7 +272,8 @@ fn each_cell_has_tests_or_a_reason() {
     assert!(faults.is_empty(), "{SOURCE}: {faults:#?}");
 }
 
-/// Fails if the check accepts an empty cell, a wrong name or an unknown store.
+/// Fails if the check accepts an empty cell, a missing test, an unknown store, or a cell with both
+/// tests and a reason.
 #[test]
 fn faults_in_the_matrix_are_detected() {
     let found = |cells: &str| {
@@ -289,7 +295,7 @@ fn faults_in_the_matrix_are_detected() {
     assert_eq!(found("- memory redis: r\n+ redis: chaos/1"), 1);
 }
 
-/// Fails if the URL scheme of a store is in no column of the matrix.
+/// Fails if the URL schemes in `tests/promises.txt` differ from those that the library accepts.
 #[test]
 fn each_scheme_has_a_column() {
     let code = read(&root().join("runtime/src/store/schemes.rs"));

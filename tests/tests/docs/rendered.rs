@@ -1,4 +1,4 @@
-//! Checks the links of the README and of the pages of `docs/` in rustdoc.
+//! Checks the README and the pages of `docs/` that rustdoc shows: their links, labels and pictures.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// File with the pictures of the pages in rustdoc, as data URLs.
+/// File with the pictures of the pages that rustdoc shows, as data URLs.
 /// `PICTURES=overwrite cargo test -p leasehold-tests --test docs rendered` updates it.
 const PICTURES: &str = "runtime/src/guide/pictures.md";
 
@@ -51,8 +51,9 @@ fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Fails if the text of a page shown in rustdoc contains a relative link, which does not work
-/// there. The labels of a page have separate targets in rustdoc.
+/// Fails if a page shown in rustdoc contains an inline link with a relative path, which works only
+/// in the repository. Links by label work in both places, because rustdoc has a separate target for
+/// each label.
 #[test]
 fn rendered_pages_link_by_definitions() {
     for Rendered { page, .. } in rendered() {
@@ -69,8 +70,8 @@ fn rendered_pages_link_by_definitions() {
     }
 }
 
-/// Fails if a link's label on a page has no target in rustdoc, or has another target there than in
-/// `docs/`.
+/// Fails if `runtime/src/guide/links.md` lacks a label of a page, or links the label to another
+/// page or section.
 #[test]
 fn rustdoc_has_the_same_link_targets_as_the_pages() {
     let (rendered, mut compared) = (rendered(), 0);
@@ -105,7 +106,8 @@ fn rustdoc_has_the_same_link_targets_as_the_pages() {
     assert!(30 < compared, "only {compared} links were compared");
 }
 
-/// Fails if rustdoc lacks a picture of a page, or has an earlier version of it.
+/// Fails if `runtime/src/guide/pictures.md` lacks a picture of a page, or has an old version of the
+/// picture.
 #[test]
 fn rustdoc_contains_the_pictures_of_the_pages() {
     let mut expected = BTreeSet::new();
@@ -174,9 +176,9 @@ fn used(text: &str) -> Vec<String> {
     used
 }
 
-/// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
-/// if both apply. Also fails if a shown page is not listed above that heading, or if the published
-/// crate lacks it.
+/// Each page of `docs/` must be shown in rustdoc, or be listed in `guide.rs` under "In the
+/// repository". Fails if a page is in neither place or in both. Also fails if a shown page is
+/// missing from the list above this heading, or is excluded from the published crate.
 #[test]
 fn the_guide_contains_all_pages() {
     let (rendered, guide) = (rendered(), guide());

@@ -8,8 +8,8 @@ use proc_macro2::{Group, TokenStream, TokenTree};
 use super::house::{file_of, joined, path_of};
 use super::{read, root};
 
-/// The macros of `tests/src/stores.rs` that generate a test for each name, in one module for each
-/// store.
+/// The macros of `tests/src/stores.rs` that generate tests, each with its stores. A macro generates
+/// a module for each store, and in each module a test for each name in its arguments.
 const FOR_STORES: [(&str, &[&str]); 4] = [
     (
         "on_every_store",
@@ -123,7 +123,7 @@ fn is_colon(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(sign) if sign.as_char() == ':')
 }
 
-/// Returns all words, including those in brackets.
+/// Returns all identifiers, including those in brackets.
 fn words(tokens: &[TokenTree]) -> Vec<String> {
     let words = tokens.iter().flat_map(|token| match token {
         TokenTree::Ident(word) => vec![word.to_string()],
@@ -133,8 +133,8 @@ fn words(tokens: &[TokenTree]) -> Vec<String> {
     words.collect()
 }
 
-/// Returns each word directly before a colon. In the arguments of some macros, these words are the
-/// names of the tests.
+/// Returns each identifier directly before a colon. In the arguments of some macros, these
+/// identifiers are the names of the tests.
 fn labels(tokens: &[TokenTree]) -> Vec<String> {
     let labels = tokens.windows(2).filter(|pair| is_colon(&pair[1]));
     let labels = labels.filter(|pair| matches!(pair[0], TokenTree::Ident(_)));
@@ -160,8 +160,8 @@ fn ways_out() -> Vec<String> {
     named
 }
 
-/// Fails if `tests_of` and `--list` give different names for this program, or if the names of
-/// generated tests of `behaviour` are wrong.
+/// Fails if `tests_of` finds other tests in this program than the program's option `--list` prints.
+/// Also fails if `tests_of` misses or invents a test that a macro of `behaviour` generates.
 #[test]
 fn the_names_match_those_of_the_programs() {
     let own = tests_of("tests/tests/docs.rs");

@@ -1,5 +1,5 @@
-// Paths that begin with `self::`, as in the attribute below, look like the receiver `self`. So the
-// test needs them, although they are redundant. An `on_error` function takes the error by value.
+// The test needs the redundant `self::` of the paths below, because the macro could confuse it with
+// the receiver `self`. An `on_error` function must take the error by value.
 #![allow(unused_qualifications, clippy::needless_pass_by_value)]
 
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Reports for Yearly {
     }
 }
 
-/// Fails if the macro treats `self` in a path as the receiver, although the receiver has another
-/// name inside the expansion.
+/// The expansion gives the receiver `self` another name. Fails if the macro also replaces the
+/// `self` of a path such as `self::KEY`.
 #[tokio::test]
 async fn self_in_a_path_is_not_the_receiver() {
     let sales = Yearly { name: "sales" };

@@ -76,9 +76,9 @@ fn stacked(id: u64) -> Result<bool, LockError> {
     Ok(is_held(&format!("outer:{id}")) && is_held(&format!("inner:{id}")))
 }
 
-/// The attribute must accept this function, although its body contains the name `block_on`. In a
-/// test or in `main`, that name shows that the attribute of an async runtime has rewritten the
-/// function.
+/// A function with its own `block_on`, which the attribute must accept. Only in a test or in `main`
+/// is the name refused: there it shows that `#[tokio::main]` or a similar attribute made the
+/// function synchronous.
 #[distributed_lock(key = "bridge:<id>", ttl = "1s")]
 fn bridge(id: u64) -> Result<u64, LockError> {
     Ok(block_on(|| id))
@@ -132,7 +132,7 @@ impl Till for Account {
     }
 }
 
-/// Records a flag when it is dropped: true if the lock is still held.
+/// A value that adds a flag to a list when it is dropped: true if its lock is still held.
 struct Witness(Option<LockHandle>, Arc<Mutex<Vec<bool>>>);
 
 impl Witness {
@@ -205,7 +205,7 @@ async fn methods() {
     .await;
 }
 
-/// Fails if an argument is dropped after the release.
+/// Fails if the argument `one` is dropped after the release, or if an argument is not dropped.
 #[tokio::test]
 async fn arguments_die_before_the_release() {
     let deaths = Arc::new(Mutex::new(Vec::new()));

@@ -1,6 +1,6 @@
 use super::support::locked;
 
-/// Represents a crate that re-exports `leasehold` to its users.
+/// A module in the role of a crate that re-exports `leasehold` to its users.
 mod shop {
     pub(super) use leasehold::{self, LockError, distributed_lock};
 

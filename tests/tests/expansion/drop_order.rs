@@ -5,8 +5,8 @@ use leasehold::{LockError, LockHandle, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// The records of witnesses, which are values that record their drop. A record has the witness's
-/// name, and a flag: true if the lock was still held.
+/// The record that several witnesses share. When a witness is dropped, it adds its name and a flag:
+/// true if the lock is still held.
 #[derive(Clone, Default)]
 struct Record {
     lock: Arc<OnceLock<LockHandle>>,
@@ -182,7 +182,8 @@ async fn unnamed_async_trait_arguments_drop_before_the_release() {
     assert_eq!(deaths, held(&["bare", "key"]));
 }
 
-/// The macro cannot move an argument without a name into the body, as the documentation notes.
+/// The macro cannot move an argument without a name (`_`) into the body. So this argument is
+/// dropped after the release, as the documentation notes.
 #[tokio::test]
 async fn an_unnamed_argument_is_dropped_after_the_release() {
     let record = Record::default();

@@ -1,6 +1,6 @@
 //! Functions in every supported shape, under all lints of rustc and clippy at level `forbid`.
-//! `tests/lints.rs` lists the lints that are left out. The functions here write out each `return`,
-//! and those in `forbidden_too` do not, because two lints demand opposite styles.
+//! `tests/lints.rs` lists the exceptions. Two lints of clippy demand opposite styles, so each
+//! `return` is written out here, and omitted in `forbidden_too`.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -14,7 +14,7 @@ use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::support::tick;
 
-/// A duration that an option gets as an expression.
+/// A `ttl` given as an expression instead of as text.
 const TTL: Duration = Duration::from_secs(2);
 
 /// A key defined outside of the attribute.
@@ -31,7 +31,7 @@ pub(super) struct Account {
     locks: LockPool,
 }
 
-/// The type of an argument whose name shows that the body does not use it.
+/// The type of the argument `_permit`, which the body does not use.
 #[derive(Debug)]
 pub(super) struct Permit;
 
@@ -100,7 +100,7 @@ pub(super) async fn detached(id: u64, _note: String) -> Result<u64, LockError> {
     return Ok(id);
 }
 
-/// A function with a kept result.
+/// A function whose result is kept, so that a repeated call returns the result again.
 #[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
 pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
     tick().await;
@@ -126,8 +126,8 @@ pub(super) async fn work() -> ! {
     match pending::<Infallible>().await {}
 }
 
-/// A function with type parameters. One implements `Display` for the key, and one converts from
-/// `LockError` for the error.
+/// A function with type parameters. `I` implements `Display` for the key, and `E` converts from
+/// `LockError`.
 #[distributed_lock(key = "thing:<id>", ttl = "10s")]
 pub(super) async fn generic<I, T, E>(id: I, value: T) -> Result<(String, T), E>
 where
@@ -138,7 +138,7 @@ where
     return Ok((id.to_string(), value));
 }
 
-/// A function with lifetimes, and with types that are not written out.
+/// A function with a lifetime, and with `impl Display` in an argument and in the return type.
 #[distributed_lock(key = "page:<name>", ttl = "10s")]
 pub(super) async fn lifetimes<'page>(
     name: &'page str,
@@ -226,7 +226,7 @@ impl Account {
     /// A constant in a key.
     const KIND: &'static str = "account";
 
-    /// An account with a separate pool.
+    /// Creates an account whose locks belong to the pool `locks`.
     pub(super) const fn new(id: u64, cents: u64, locks: LockPool) -> Self {
         return Self { cents, id, locks };
     }

@@ -1,5 +1,6 @@
 //! Calls of the functions in `forbidden` and `forbidden_too`. These modules cannot contain tests,
-//! because the attribute `#[tokio::test]` allows lints, and a forbidden lint cannot be allowed.
+//! because `#[tokio::test]` expands to `allow` attributes, which the compiler rejects for a
+//! forbidden lint.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,8 +26,8 @@ async fn body(id: u64, cart: Cart) -> Result<u64, LockError> {
     Ok(cart.iter().sum::<u64>() + id)
 }
 
-/// A function that uses the builder instead of the attribute. The future of the body is pinned in
-/// the caller's frame.
+/// A hand-written function with the same body, for comparison. The future of the body is pinned
+/// inside the future of this function.
 async fn by_hand(id: u64, cart: Cart) -> Result<u64, LockError> {
     let future = std::pin::pin!(async move {
         tick().await;

@@ -37,8 +37,8 @@ async fn argument(id: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Fails if a template in a constant or in a field, whose placeholders the macro cannot fill in,
-/// becomes one key for all calls.
+/// The macro cannot fill in the placeholders of a template in a constant or a field. Fails if such
+/// a key is accepted, because all calls would then share one key.
 #[tokio::test]
 async fn is_refused() {
     locked(async {

@@ -1,6 +1,6 @@
 //! Functions in every shape that the attribute supports. Each function compiles without a warning,
-//! even under clippy's pedantic and nursery lints, and in both editions. Each function runs inside
-//! a lock in memory.
+//! even under clippy's pedantic and nursery lints. `tests/edition2021` compiles the functions in
+//! edition 2021 too. Each function runs inside a lock in memory.
 #![deny(warnings)]
 #![warn(clippy::pedantic, clippy::nursery)]
 #![warn(
@@ -25,7 +25,8 @@
 )]
 // Clippy's `redundant_pub_crate` demands the opposite of rustc's lint `unreachable_pub`.
 #![allow(clippy::redundant_pub_crate)]
-// `forbidden` writes out each `return`, and forbids lints that only a nightly compiler has.
+// The module `forbidden` writes out each `return`, and forbids lints that only a nightly compiler
+// has.
 #![allow(clippy::needless_return, unknown_lints)]
 #![forbid(unsafe_code)]
 
@@ -36,8 +37,8 @@ include!(concat!(env!("OUT_DIR"), "/forbidden.rs"));
 forbidden! { mod forbidden; }
 forbidden_too! { mod forbidden_too; }
 
-// The two files above are declared again for rustfmt, which does not format files declared only
-// inside macros.
+// The files `forbidden.rs` and `forbidden_too.rs` are declared again for rustfmt, which does not
+// format files declared only inside macros.
 #[cfg(any())]
 mod forbidden;
 #[cfg(any())]

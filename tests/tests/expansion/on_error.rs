@@ -4,7 +4,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::locked;
 
-/// Length of a key above the maximum of 512 bytes.
+/// Length of a key in bytes, above the maximum of 512.
 const LONG: usize = 600;
 
 #[distributed_lock(key = "<name>", ttl = "1s", on_error = |error| error.to_string())]

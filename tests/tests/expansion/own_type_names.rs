@@ -2,11 +2,11 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// A type of the program with the name of tokio's task handle.
+/// A type of the user, with the name of tokio's task handle.
 #[derive(Debug, PartialEq, Eq)]
 struct JoinHandle<T>(T);
 
-/// A trait of the program.
+/// A trait of the user, with the usual name of a trait for asynchronous streams.
 trait Stream {
     fn items(&self) -> u64;
 }
@@ -35,7 +35,9 @@ async fn supply(id: u64) -> Result<impl renamed::Supply, LockError> {
     Ok(id)
 }
 
-/// Fails if a function cannot return a type of the program that has the name of a task or a stream.
+/// The macro rejects return types such as `JoinHandle<T>` and `impl Stream` by their names, because
+/// their work may outlive the lock. Fails if the user's own types with these names cannot be
+/// returned under an alias.
 #[tokio::test]
 async fn a_type_named_like_a_task_can_be_returned() {
     locked(async {

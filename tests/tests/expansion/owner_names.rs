@@ -92,7 +92,8 @@ async fn free(pool: &LockPool) -> Result<String, LockError> {
     holder(pool).await
 }
 
-/// Fails if the owner of a method's lock shows another type, or lacks the name of the method.
+/// Fails if the owner of a lock does not show the type and the name of the method that has the
+/// lock.
 #[tokio::test]
 async fn owners_name_the_type_and_the_method() {
     let pool = &pool().await;
@@ -105,8 +106,8 @@ async fn owners_name_the_type_and_the_method() {
         (Orders.sell(pool).await, "Orders::sell"),
         (of.sell(pool).await, "Of<_>::sell"),
         (of.inner(pool).await, "Of<_>::sell"),
-        // A method `count` of a type declared inside another method is named like a function
-        // `count` of the module.
+        // The type `Local` is declared inside a method. Its method `count` is reported without the
+        // type, like a function of the module.
         (Orders.inner(pool).await, "count"),
     ] {
         assert_eq!(owner, Ok(format!("{}::{name}", module_path!())));

@@ -43,8 +43,8 @@ async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
     Ok(*cell.borrow())
 }
 
-/// Fails if the temporaries at the end of a body are not dropped in the order of the user's
-/// edition. The crate of the attribute may have another edition.
+/// The edition decides whether temporaries at the end of a body are dropped before or after the
+/// locals. Fails if the attribute uses the order of its own edition instead of the user's.
 #[tokio::test]
 async fn temporaries_are_dropped_in_the_order_of_the_edition() {
     locked(async {

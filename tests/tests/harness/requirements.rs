@@ -11,8 +11,8 @@ use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room::{self, Places};
 
-/// Runs the requirement with this number. If several requirements have this number, `word` in the
-/// requirement's text selects one of them.
+/// Runs the requirement with this number. If several requirements have this number, runs the one
+/// whose text contains `word`.
 fn play(number: u8, word: &str, store: Store) {
     let _places = places(number);
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
@@ -141,13 +141,15 @@ requirements! {
     leadership_on_zookeeper: 39 Zookeeper,
 }
 
-/// Fails if requirement 39 does not detect a second leader.
+/// Runs requirement 39 with a seeded bug that allows two leaders at the same time. Fails if the
+/// requirement passes.
 #[test]
 fn a_second_leader_is_detected() {
     fails_with("TwoLeaders", "requirements::leadership");
 }
 
-/// Fails if requirement 37 does not detect a handle that stays valid after its call was dropped.
+/// Runs requirement 37 with a seeded bug: a handle stays valid after its call was dropped. Fails if
+/// the requirement passes.
 #[test]
 fn a_handle_valid_after_its_call_is_detected() {
     fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");

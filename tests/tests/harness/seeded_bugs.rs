@@ -30,8 +30,8 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if the test program of a bug in `ELSEWHERE` has no file that names both the bug and its
-/// test. The test would then not run with the bug.
+/// Each entry of `ELSEWHERE` names a bug and a test, and the test's program must run the test again
+/// with the bug. Fails if no file of the program names both.
 #[test]
 fn other_tests_run_with_their_seeded_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -64,7 +64,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     nested.flatten().collect()
 }
 
-/// Fails if the documented tables of the bugs differ from the output of `scripts/chaos bugs`.
+/// Fails if the tables in `tests/seeded_bugs.md` differ from the output of `scripts/chaos bugs`.
 #[test]
 fn the_documented_tables_match_the_bugs() {
     let docs = include_str!("../../seeded_bugs.md");
@@ -88,7 +88,7 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if a seeded bug has neither a scenario nor another test.
+        /// Fails if a seeded bug has neither a scenario here nor a test in `ELSEWHERE`.
         #[test]
         fn all_seeded_bugs_are_tested() {
             let mut played = vec![$(stringify!($bug)),+];

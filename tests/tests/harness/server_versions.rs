@@ -22,7 +22,9 @@ fn program(brand: &'static Brand) -> &'static Path {
     brand.program(files.parent().expect("it is in the target folder"))
 }
 
-/// Fails if a script, a command or an answer behaves differently than on the system's Redis.
+/// Fails if a script or a command has another effect on a server of this brand than on the system's
+/// Redis. Also fails if the pool's check has findings, or the server does not show the client's
+/// name.
 async fn conforms(brand: &'static Brand) {
     let _place = room::enter();
     let options = ServerOptions::new().program(program(brand));
@@ -43,7 +45,8 @@ async fn conforms(brand: &'static Brand) {
     assert!(ours.contains(&library), "{ours}");
 }
 
-/// Fails if the server reports slots, redirects or a moving slot in another form.
+/// Fails if a cluster of this brand does not pass the conformance tests. Also fails if a lock is
+/// lost while its slot moves to another node.
 async fn conforms_in_a_cluster(brand: &'static Brand) {
     let _place = room::enter();
     let cluster = Setup::new().program(program(brand)).start();
@@ -64,7 +67,8 @@ async fn conforms_in_a_cluster(brand: &'static Brand) {
     again.expect("free").release().await.expect("held");
 }
 
-/// Fails if a small run of the fault harness with these arguments does not pass.
+/// Runs the fault harness with these arguments on servers of this brand. Fails if a requirement
+/// does not pass.
 fn withstands(brand: &'static Brand, arguments: &str) {
     let _place = room::enter();
     let name = format!("brands-{arguments}").replace(|c: char| !c.is_alphanumeric(), "-");

@@ -1,4 +1,4 @@
-//! Checks the behaviour of servers, of the proxy and of signals that the other tests rely on.
+//! Checks that servers, the proxy and signals behave as the other tests expect.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-/// Read time-out of a client. It is short, because a test that expects no answer waits until it has
-/// passed.
+/// Read time-out of a client. A test that expects no answer waits for the whole time-out, so the
+/// time-out is short.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -230,7 +230,8 @@ fn connections_can_be_cut_half_open_or_refused() {
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
 
-/// Fails if a run of the harness passes although it could run none of the requested requirements.
+/// Requirement 13 needs another `--deployment`, and requirement 99 does not exist. Fails if a run
+/// of the harness that requests one of them passes.
 #[test]
 #[cfg(feature = "harness")]
 fn a_requirement_that_cannot_run_here_is_reported() {

@@ -1,5 +1,5 @@
-//! Checks the behaviour of ZooKeeper's servers, of their network and of Curator's client that the
-//! other tests rely on.
+//! Checks that ZooKeeper's servers, their network and Curator's client behave as the other tests
+//! expect.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Longest lifetime of sessions that a test configures on a server. The default is twenty of the
+/// Maximum session time-out that a test configures on a server. The default is twenty of the
 /// server's ticks.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
@@ -129,8 +129,8 @@ fn an_ensemble_recovers_after_all_were_killed() {
     assert!(servers[2].probe("all", "lock:").exists("k"));
 }
 
-/// Fails if two of Curator's processes report that they held the lock at the same time. Also fails
-/// if the lock of a killed process never becomes free.
+/// Fails if two processes with Curator's client have the lock at the same time. Also fails if the
+/// lock of a killed process never becomes free.
 #[test]
 fn curator_processes_exclude_each_other() {
     let server = Zookeeper::start();
@@ -169,7 +169,8 @@ fn curator_processes_exclude_each_other() {
     recorder.verify();
 }
 
-/// Fails if a process stays inside the lock after Curator has reported that the lock may be lost.
+/// The server pauses for longer than a session lasts. Fails if a process with Curator's client
+/// stays inside its lock although Curator reports that the lock may be lost.
 #[test]
 fn a_curator_process_stops_without_its_server() {
     let server = Zookeeper::start();

@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use super::{is_lost, request, secs};
 
-/// Represents a function in another module of a service, which gets no argument from the locked
-/// function.
+/// Returns true if the lock `account:7` is held here. Represents code in another module of a
+/// service, which gets no argument from the locked function.
 fn book() -> bool {
     is_held("account:7")
 }
 
-/// Calls `book` through this number of nested calls, each in a boxed trait object.
+/// Calls `book` through `levels` nested async calls, each with a boxed future.
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
@@ -42,7 +42,8 @@ async fn charge_fee(id: u64) -> Result<bool, LockError> {
     Ok(deep(3).await)
 }
 
-/// Fails if code outside the lock counts as inside, or code inside counts as outside.
+/// Fails if `is_held` returns false in a function that a lock's body calls, at any depth. Also
+/// fails if it returns true outside of the body, or for another key.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_on_the_whole_call_path() {
     let kit = Kit::new();
@@ -61,7 +62,8 @@ async fn the_lock_is_held_on_the_whole_call_path() {
     assert_eq!(body.await, Ok((true, true, true, true, Ok(true))));
 }
 
-/// Fails if a lock counts as held outside its body: before the body, after it, or in another task.
+/// Fails if `is_held` returns true outside of the lock's body: in another task, in a task of
+/// `tokio::spawn`, or while a guard has the lock.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_not_held_outside_of_its_body() {
     let kit = Kit::new();
@@ -87,8 +89,8 @@ async fn the_lock_is_not_held_outside_of_its_body() {
     drop(guard);
 }
 
-/// Fails if a task of `leasehold::spawn` does not treat its caller's lock as held, or still does so
-/// after the release. Also fails if the task can acquire the lock that its caller holds.
+/// A body starts tasks with `leasehold::spawn`. Fails if a task does not count as inside the body's
+/// lock, or still counts after the release. Also fails if a task can acquire the held lock again.
 #[tokio::test(start_paused = true)]
 async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
@@ -114,7 +116,8 @@ async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     assert!(!later.await.expect("no panic"), "the lock is released");
 }
 
-/// Fails if a lost lease still counts as held in the rest of its body, or in the body's tasks.
+/// A body continues after the loss of its lease. Fails if the lock still counts as held in the rest
+/// of the body, or in a task of the body.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_not_held() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
@@ -205,8 +208,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
         .expect("a text")
 }
 
-/// Fails if the assertion passes outside the lock, or if its message does not explain why the lock
-/// is not held there.
+/// Fails if `assert_held!` passes outside of the lock, or if its message does not explain why the
+/// lock is not held there.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_explains_the_position_of_the_code() {
     fn panic_text(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
@@ -242,7 +245,7 @@ async fn the_assertion_explains_the_position_of_the_code() {
     assert_eq!(inside.await, Ok(()));
 }
 
-/// Fails if the assertion's message about a lost lock is wrong.
+/// Fails if the message of `assert_held!` does not report that the lease is over.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_reports_a_lost_lock() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
@@ -258,7 +261,8 @@ async fn the_assertion_reports_a_lost_lock() {
     assert!(text.contains("its lease is over"), "{text}");
 }
 
-/// Fails if a lock still counts as held while its body is dropped because of the lost lease.
+/// A body is dropped because its lease was lost. Fails if the lock still counts as held during the
+/// drop.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_dropped_outside_of_its_lost_lock() {
     struct Asks(Arc<std::sync::Mutex<Option<bool>>>);

@@ -97,7 +97,7 @@ async fn the_history_of_one_key_is_separate() {
     assert_eq!(kit.history().of("c").to_string(), "nothing has happened\n");
 }
 
-/// Fails if the history does not record the release by a dropped call.
+/// Fails if the history does not record that a call or a guard was dropped.
 #[tokio::test(start_paused = true)]
 async fn dropped_calls_are_recorded() {
     let kit = Kit::new();
@@ -116,8 +116,8 @@ async fn dropped_calls_are_recorded() {
     );
 }
 
-/// Fails if the history reports an overlap after a downgrade from an exclusive to a shared lock,
-/// which other readers may also hold.
+/// A writer downgrades its exclusive lock to a shared lock, and a reader gets the shared lock too.
+/// Fails if the history reports an overlap, or lacks the downgrade.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_is_recorded() {
     let kit = Kit::new();
@@ -164,7 +164,8 @@ async fn fences_are_recorded() {
     assert!(reported.is_sorted());
 }
 
-/// Fails if a lock with an expired lease counts as held until its holder drops it.
+/// A guard is kept beyond the end of its lease. Fails if the history counts the lock as held until
+/// the guard is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_holder_ends_with_its_lease() {
     let kit = Kit::new();
@@ -182,8 +183,8 @@ async fn a_holder_ends_with_its_lease() {
     );
 }
 
-/// Fails if the history lacks calls that got the lock from another call of the process, without a
-/// request to the store.
+/// Ten calls of one process take turns on a lock, mostly without a request to the store. Fails if
+/// the history lacks the grant or the release of one of them.
 #[tokio::test(start_paused = true)]
 async fn turns_in_the_process_are_recorded() {
     let kit = Kit::new();

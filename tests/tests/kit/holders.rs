@@ -1,4 +1,4 @@
-//! Tests of the kit's other holders, which represent other processes.
+//! Tests of the holders that `Kit::hold` creates, which represent other processes.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, request, secs};
 
-/// Fails if calls get the lock before another holder is released or dropped, or before the time of
-/// `releases_after` is over.
+/// Fails if a call gets the lock while another holder has it. Also fails if the lock does not
+/// become free after the holder's release or drop, or after the time of `releases_after`.
 #[tokio::test(start_paused = true)]
 async fn another_holder_excludes_calls_until_it_ends() {
     let kit = Kit::new();
@@ -43,7 +43,7 @@ async fn another_holder_excludes_calls_until_it_ends() {
     assert_eq!(kit.history().refusals(), 3, "{}", kit.history());
 }
 
-/// Fails if a holder loses its lock during a long test.
+/// Fails if a holder does not renew its lock, so that the lock expires during a long test.
 #[tokio::test(start_paused = true)]
 async fn another_holder_renews_its_lock() {
     let kit = Kit::new();
@@ -72,7 +72,7 @@ async fn a_dead_holder_keeps_its_lock_for_its_ttl() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if readers exclude each other, or if a writer gets the lock while they have it.
+/// Fails if readers exclude each other, or if a writer gets the lock while readers have it.
 #[tokio::test(start_paused = true)]
 async fn other_holders_can_share() {
     let kit = Kit::new();
@@ -90,7 +90,7 @@ async fn other_holders_can_share() {
     assert!(request(&kit).acquire().await.is_ok());
 }
 
-/// Fails if one call too many or too few gets a permit.
+/// A lock has two permits. Fails if a third holder gets one, or if a second holder is refused.
 #[tokio::test(start_paused = true)]
 async fn other_holders_can_have_permits() {
     let kit = Kit::new();
@@ -138,8 +138,8 @@ async fn other_holders_queue_with_calls() {
     assert!(history.is_exclusive(), "{history}");
 }
 
-/// Fails if `Kit::hold` returns although the lock is held. Also fails if its panic does not
-/// describe the problem.
+/// Fails if `Kit::hold` returns instead of panicking while the lock is held, or if the panic does
+/// not describe the problem.
 #[tokio::test(start_paused = true)]
 async fn another_holder_needs_a_free_lock() {
     let kit = Kit::new();
@@ -157,7 +157,7 @@ async fn another_holder_needs_a_free_lock() {
     }
 }
 
-/// Fails if the kit's pool does not have the configuration that the test has set.
+/// Fails if the kit's pool ignores the settings that the test has passed to `Kit::with`.
 #[tokio::test(start_paused = true)]
 async fn the_kit_pool_has_the_given_configuration() {
     let builder = LockPool::builder().wait(secs(3)).namespace("shop");
@@ -195,7 +195,7 @@ async fn only_clones_of_a_kit_share_locks() {
     assert_eq!(two.history().len(), 1);
 }
 
-/// Fails if a kit needs paused time, or a runtime of one thread.
+/// Fails if a kit works only in paused time, or only on a runtime of one thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kit_works_in_real_time_on_several_threads() {
     let kit = Kit::new();
@@ -215,7 +215,7 @@ async fn a_kit_works_in_real_time_on_several_threads() {
     assert_eq!(history.grants(), 9, "{history}");
 }
 
-/// Fails if the panic of a kit outside of a runtime does not suggest a remedy.
+/// A kit is used outside of a runtime. Fails if its panic does not suggest a remedy.
 #[test]
 fn a_kit_needs_a_runtime() {
     let kit = Kit::new();
@@ -227,8 +227,8 @@ fn a_kit_needs_a_runtime() {
     );
 }
 
-/// Fails if a kit cannot be created outside a runtime. Test fixtures create it there, before the
-/// runtime of the test.
+/// Test fixtures create a kit before the runtime of the test starts. Fails if a kit cannot be
+/// created outside of a runtime and used in a later one.
 #[test]
 fn a_kit_begins_with_its_first_use() {
     let kit = Kit::new();

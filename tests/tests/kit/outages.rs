@@ -12,8 +12,8 @@ fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
     matches!(result, Err(LockError::Unavailable { .. }))
 }
 
-/// Fails if a request succeeds while the store is down, or if no request succeeds after it is up
-/// again.
+/// Fails if a request succeeds while the store is down, or if no request succeeds after the store
+/// is up again.
 #[tokio::test(start_paused = true)]
 async fn no_request_succeeds_while_the_store_is_down() {
     let kit = Kit::new();
@@ -79,7 +79,8 @@ async fn a_held_lock_lives_until_its_lease_ends() {
     }
 }
 
-/// Fails if an answer in flight arrives during an outage, or if the lock that it has granted stays.
+/// The store goes down while an answer is under way. Fails if the answer still arrives, or if the
+/// lock that it has granted stays held.
 #[tokio::test(start_paused = true)]
 async fn answers_in_flight_are_lost() {
     let kit = Kit::new();
@@ -95,7 +96,8 @@ async fn answers_in_flight_are_lost() {
     drop(other);
 }
 
-/// Fails if an answer comes earlier or later than its delay.
+/// Fails if an answer comes earlier or later than the delay. Also fails if the lease counts from
+/// the answer instead of from the request.
 #[tokio::test(start_paused = true)]
 async fn answers_are_delayed_exactly() {
     let kit = Kit::new();
@@ -119,8 +121,8 @@ async fn answers_are_delayed_exactly() {
     }
 }
 
-/// Fails if an answer after the time-out counts, or if the lock that its request has taken is not
-/// removed.
+/// An answer comes after the time-out of its request. Fails if the answer counts, or if the lock
+/// that the request has taken is not removed.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_timeout_does_not_count() {
     let kit = Kit::new();

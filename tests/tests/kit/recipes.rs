@@ -1,4 +1,4 @@
-//! The recipes of `docs/testing.md`: the blocks of the page, in their order.
+//! The recipes of `docs/testing.md`: the blocks of code of this page, in their order.
 
 #[tokio::test(start_paused = true)]
 async fn another_process_makes_the_order() {

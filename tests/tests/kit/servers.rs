@@ -23,7 +23,7 @@ async fn on_busy_machine(url: &str) -> Kit {
     Kit::connect(builder).await.expect("the server is up")
 }
 
-/// Uses a kit like a test of a service does, on any store.
+/// Runs a typical test with this kit: other holders, an outage, a slow store and a lost lock.
 async fn scene(kit: Kit) {
     let other = kit.hold("order:42").await;
     let ttl = secs(10);
@@ -116,7 +116,7 @@ async fn kits_on_one_server_share_nothing() {
     assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
-/// Fails if `lose_when` of a kit on a server accepts a `Point` that no server supports. Also fails
+/// On a server, `lose_when` supports only `Point::After`. Fails if it accepts another `Point`, or
 /// if the panic does not suggest a remedy.
 #[tokio::test]
 async fn only_time_losses_work_on_a_server() {
@@ -137,9 +137,9 @@ async fn only_time_losses_work_on_a_server() {
     }
 }
 
-/// Fails if `Kit::on` accepts a server in paused time, where every timeout passes at once. Also
-/// fails if it accepts locks shared with other tests, or an unknown URL, or if its error suggests
-/// no remedy.
+/// In paused time, every time-out of a request to a server passes at once. Fails if `Kit::on`
+/// accepts a server in paused time, locks shared with other tests, or an unknown URL. Also fails if
+/// an error suggests no remedy.
 #[tokio::test(start_paused = true)]
 async fn an_impossible_kit_returns_a_clear_error() {
     for (url, advice) in [

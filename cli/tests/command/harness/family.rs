@@ -7,18 +7,18 @@ use leasehold_tests::wait;
 
 use super::LONG;
 
-/// Returns the child processes of a process.
+/// Returns the ids of the child processes of the process `of`.
 pub(crate) fn children(of: i32) -> Vec<i32> {
     with_field(1, of)
 }
 
-/// Returns the processes of a session.
+/// Returns the ids of the processes in the session `of`.
 pub(crate) fn session(of: i32) -> Vec<i32> {
     with_field(3, of)
 }
 
-/// Returns the processes with `value` in a field of `/proc/<pid>/stat`. Index 0 is the first field
-/// after the name.
+/// Returns the ids of all processes whose `/proc/<pid>/stat` has `value` in the field `index`.
+/// Index 0 is the first field after the name.
 fn with_field(index: usize, value: i32) -> Vec<i32> {
     let folders = fs::read_dir("/proc").expect("/proc is there");
     let stats = folders.filter_map(|folder| {
@@ -31,14 +31,15 @@ fn with_field(index: usize, value: i32) -> Vec<i32> {
     stats.collect()
 }
 
-/// Returns the guardian and the warden, the processes that end a command in time. The warden is a
-/// child of `leasehold run`, and the guardian is a child of the warden.
+/// Returns the process ids of the guardian and the warden of the `leasehold run` with the id `of`.
+/// The warden is a child of `leasehold run`, and the guardian is a child of the warden.
 pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
     let warden = child(of);
     (child(warden), warden)
 }
 
-/// Returns the guardian: the process that ends a command before the end of its lease.
+/// Returns the process id of the guardian of a `leasehold run`. The guardian ends the command
+/// before the end of its lease.
 pub(crate) fn guardian(of: i32) -> i32 {
     guardian_and_warden(of).0
 }
@@ -52,14 +53,14 @@ fn child(of: i32) -> i32 {
     found.expect("it was found")
 }
 
-/// Sends a signal. Returns true if there is such a process.
+/// Sends a signal, such as `TERM`. Returns true if the process exists.
 pub(crate) fn signal(id: i32, signal: &str) -> bool {
     let mut kill = Command::new("kill");
     kill.args([format!("-{signal}"), id.to_string()]);
     kill.output().expect("`kill` is there").status.success()
 }
 
-/// True if a process runs.
+/// True if the process exists and is not a zombie.
 pub(crate) fn is_alive(id: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

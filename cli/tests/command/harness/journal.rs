@@ -1,5 +1,5 @@
-//! A file to which several processes append lines. The order of the lines is the order of their
-//! actions.
+//! A file to which several processes append lines. Each process appends a line for each of its
+//! actions, so the lines show the order of all actions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, quoted};
 
-/// Lines of several processes, in order.
+/// A journal in a temporary folder.
 pub(crate) struct Journal {
     scratch: Scratch,
 }
@@ -21,22 +21,22 @@ impl Journal {
         }
     }
 
-    /// Returns the path of another file in the same folder.
+    /// Returns the path of the file `name` in the journal's folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.scratch.file(name)
     }
 
-    /// Returns the file's path, quoted for a shell script.
+    /// Returns the path of the journal, quoted for a shell script.
     pub(crate) fn path(&self) -> String {
         quoted(self.file("journal"))
     }
 
-    /// Returns a shell command that appends a line.
+    /// Returns a shell command that appends `line` to the journal.
     pub(crate) fn note(&self, line: &str) -> String {
         format!("echo {line} >> {}", self.path())
     }
 
-    /// Returns a shell command that appends a line repeatedly, for ever.
+    /// Returns a shell command that never ends, and appends `line` to the journal every 10 ms.
     pub(crate) fn beat(&self, line: &str) -> String {
         format!(
             "while :; do echo {line}; sleep 0.01; done >> {}",
@@ -44,8 +44,8 @@ impl Journal {
         )
     }
 
-    /// Like [`beat`](Self::beat), but the command ends once the test has called
-    /// [`open`](Self::open) with this name.
+    /// Like [`beat`](Self::beat), but the shell command ends once the test has called
+    /// [`open`](Self::open) with `name`.
     pub(crate) fn beat_until(&self, line: &str, name: &str) -> String {
         let file = quoted(self.file(name));
         format!(
@@ -54,19 +54,20 @@ impl Journal {
         )
     }
 
-    /// Returns a shell command that ends once the test has called [`open`](Self::open) with this
-    /// name.
+    /// Returns a shell command that waits until the test has called [`open`](Self::open) with
+    /// `name`.
     pub(crate) fn until(&self, name: &str) -> String {
         let file = quoted(self.file(name));
         format!("while [ ! -e {file} ]; do sleep 0.01; done")
     }
 
-    /// Ends the commands of [`until`](Self::until).
+    /// Ends the shell commands of [`until`](Self::until) and [`beat_until`](Self::beat_until) with
+    /// this name.
     pub(crate) fn open(&self, name: &str) {
         fs::write(self.file(name), "").expect("the folder is writable");
     }
 
-    /// Undoes [`open`](Self::open): later commands of [`until`](Self::until) with this name wait
+    /// Undoes [`open`](Self::open): shell commands of [`until`](Self::until) with this name wait
     /// again.
     pub(crate) fn close(&self, name: &str) {
         fs::remove_file(self.file(name)).expect("it was opened");
@@ -98,7 +99,7 @@ impl Journal {
         });
     }
 
-    /// Waits for a line that ends with the id of a process, and returns the id.
+    /// Waits for a line that consists of `start` and a process id, and returns the id.
     pub(crate) fn process(&self, start: &str) -> i32 {
         let id = self.wait_for(start);
         id.parse().unwrap_or_else(|_| panic!("no process: {id}"))

@@ -1,5 +1,5 @@
-//! A parent whose state is inherited by its child process, like systemd, cron, Perl or a
-//! container's init.
+//! Parents of `leasehold run` that pass an unusual state on to their child, as systemd, cron, Perl
+//! or a container's init may do.
 
 use std::process::{Command, Stdio};
 
@@ -7,9 +7,9 @@ use leasehold_tests::server::Server;
 
 use super::{ended, leasehold};
 
-/// Returns a Python command that changes its state with `setup`, and then becomes `inner` with this
-/// state. Before `setup`, the two signals that Python itself ignores are reset, so that `inner`
-/// does not ignore them.
+/// Returns a command that starts Python, changes the state of the process with the Python code
+/// `setup`, and executes `inner` in the same process. At its start Python ignores SIGPIPE and
+/// SIGXFSZ. Both are reset before `setup`, so that `inner` does not ignore them.
 pub(crate) fn started_by(setup: &str, inner: &Command) -> Command {
     let program = format!(
         "\
@@ -32,8 +32,8 @@ os.execvp(sys.argv[1], sys.argv[1:])
     command
 }
 
-/// Two outputs of the same program: started directly by a parent, and by the same parent through
-/// `leasehold run`.
+/// Outputs of one program, which the same parent starts twice: directly, and through `leasehold
+/// run`.
 pub(crate) struct Outputs {
     pub(crate) direct: String,
     pub(crate) run: String,
@@ -56,8 +56,8 @@ impl Outputs {
         Self { direct, run }
     }
 
-    /// Returns the lines of `/proc/self/status` that begin with `starts`: from a process started
-    /// directly, and from one started by `leasehold run`.
+    /// Returns the lines of `/proc/self/status` that begin with one of `starts`: first those of a
+    /// process started directly, then those of a process started through `leasehold run`.
     pub(crate) fn status(setup: &str, starts: &[&str]) -> [Vec<String>; 2] {
         let outputs = Self::of(setup, &["cat", "/proc/self/status"]);
         [outputs.direct, outputs.run].map(|status| {

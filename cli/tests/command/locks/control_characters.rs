@@ -1,5 +1,5 @@
-//! Keys and owners that contain control characters, which a terminal would obey. Any client can
-//! write them.
+//! Keys and owners that contain control characters, which a terminal would obey. Any client of the
+//! server can store such keys and owners.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -13,13 +13,14 @@ use crate::harness::{Ended, leasehold};
 /// text, and end a line.
 const KEY: &str = "\u{1b}[2Jgo\rne\u{202e}\u{2028}";
 
-/// [`KEY`] as the command must show it.
+/// [`KEY`] as `leasehold` must print it, with escaped characters.
 const SHOWN: &str = "\\u{1b}[2Jgo\\rne\\u{202e}\\u{2028}";
 
-/// Names of a process and its function, which make text bold and reverse its direction.
+/// A holder in the store's format: host, pid and function. Its characters would make text bold and
+/// reverse the direction of text.
 const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 
-/// The function, host and pid of `OWNER` as the command must show them.
+/// The function, host and pid of `OWNER` as `leasehold` must print them.
 const SHOWN_OWNER: &str = "f\\u{202e}n on ho\\u{1b}[1mst (pid 17)";
 
 /// Makes `OWNER` the holder of the lock `KEY`.
@@ -46,14 +47,14 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // An error is ignored, because a command that asks no question may have ended already.
+    // The write fails if the command asks no question and has ended already. This error is ignored.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a command prints `KEY` or `OWNER` unescaped. This includes a key given as an argument,
-/// because scripts may pass on a key that they have read.
+/// Fails if a command prints a control character of `KEY` or `OWNER` unescaped. This includes a key
+/// given as an argument, because a script may pass on a key that another client has stored.
 #[test]
 fn no_command_prints_control_characters_unescaped() {
     let server = Server::start();

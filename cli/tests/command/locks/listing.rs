@@ -1,4 +1,4 @@
-//! `ls` and `show`.
+//! The output of `leasehold ls` and `leasehold show`.
 
 use leasehold_tests::server::Server;
 use serde_json::Value;
@@ -12,13 +12,13 @@ fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Returns the namespace and server that the command must name if it finds no lock. The password is
-/// left out.
+/// Returns the text, without the password, that names the searched namespace and server.
+/// `leasehold` must print it if it finds no lock.
 fn place(server: &Server, namespace: &str) -> String {
     format!("in namespace `{namespace}` on redis://{}", server.address())
 }
 
-/// Returns the cells in the row of a key.
+/// Returns the cells in the table's row for a key.
 fn row(table: &str, key: &str) -> Vec<String> {
     let mut lines = table.lines();
     let line = lines.find(|line| line.starts_with(&format!("{key} ")));
@@ -30,7 +30,7 @@ fn row(table: &str, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a lock is missing from the list, or one of its columns is wrong.
+/// Fails if the table of `ls` lacks a held lock, or has a wrong value in a column.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_is_printed_as_a_table() {
     let scene = Scene::begin().await;
@@ -67,7 +67,7 @@ async fn the_list_is_printed_as_a_table() {
     assert_eq!(other.err, none);
 }
 
-/// Fails if the JSON contains a lock twice, or contains a token.
+/// Fails if `ls --json` lacks a lock, prints a lock twice, or prints the token of a holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_is_printed_as_json() {
     let scene = Scene::begin().await;
@@ -108,7 +108,7 @@ async fn the_list_is_printed_as_json() {
     assert!(!list.contains(token), "{list}");
 }
 
-/// Fails if the list ends before the last of many locks, or contains a lock twice.
+/// Fails if `ls` lacks some of 2,500 locks, or lists one of them twice.
 #[test]
 fn a_long_list_is_complete() {
     let server = Server::start();
@@ -128,7 +128,8 @@ fn a_long_list_is_complete() {
     assert_eq!(keys.len(), 2_500);
 }
 
-/// Fails if `ls` returns an error because its reader stops reading.
+/// Fails if `ls` exits with an error because its output is no longer read, as in `leasehold ls |
+/// head -1`.
 #[test]
 fn ls_succeeds_when_its_reader_stops_reading() {
     let server = Server::start();
@@ -148,7 +149,8 @@ fn ls_succeeds_when_its_reader_stops_reading() {
     assert_eq!(ended.err, "code 0\n", "{ended:?}");
 }
 
-/// Fails if a known property of a lock is not shown.
+/// Fails if `show` lacks a property of a lock, such as its fence or a waiting process, or prints a
+/// wrong value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lock() {
     let scene = Scene::begin().await;
@@ -208,7 +210,8 @@ async fn one_lock() {
     assert!(kept.contains(" m\n"), "{kept}");
 }
 
-/// Fails if control characters in a key from another client reach the terminal.
+/// Fails if `ls` prints a control character of a key unescaped. Any client of the server can store
+/// such a key.
 #[test]
 fn control_characters_in_a_key_are_escaped() {
     let server = Server::start();

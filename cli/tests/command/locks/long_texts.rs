@@ -1,4 +1,4 @@
-//! Very long owners and keys. Any client that can write a lock can write them.
+//! Very long keys and owners. Any client of the server can store such keys and owners.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -14,19 +14,20 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use crate::harness::{ended, leasehold};
 
-/// Length of the long names and keys: more than the largest width in a format string, which is
-/// 65,535.
+/// Length of the long names and keys. It exceeds 65,535, the greatest width in a format string of
+/// Rust. Padding to a greater width panics.
 const LENGTH: usize = 70_000;
 
-/// Maximum length of the output for one lock, in which the shortened owner occurs at most twice.
+/// Maximum length of the output for one lock, in bytes. The shortened owner occurs in the output at
+/// most twice.
 const MOST: usize = 2_000;
 
-/// The name of a process whose function has a very long name.
+/// Returns a holder in the store's format: host, pid and a function with a very long name.
 fn owner() -> String {
     format!("h 1 {}", "x".repeat(LENGTH))
 }
 
-/// Lets the owner hold the lock `job`.
+/// Writes the lock `job` to the server, held by [`owner`].
 fn hold(server: &Server) {
     let (token, process) = ("0123456789abcdef".repeat(2), "1".repeat(32));
     let value = format!("{token}:7:0:{process}:{}", owner());
@@ -34,7 +35,8 @@ fn hold(server: &Server) {
     let _: String = server.probe().run(set.arg("lock:job").arg(value));
 }
 
-/// Fails if a command for the lock `job` panics, or prints the whole owner.
+/// Runs `commands` and `watch` while [`owner`] holds the lock `job`. Fails if one of them panics,
+/// or prints the whole owner.
 fn owners_are_cut(url: &str, commands: &[(&[&str], i32)]) {
     for (arguments, code) in commands {
         let ended = ended(leasehold(url).args(*arguments));
@@ -60,7 +62,8 @@ fn owners_are_cut(url: &str, commands: &[(&[&str], i32)]) {
     assert!(line.len() < MOST, "{url}: {}", line.len());
 }
 
-/// Commands that show the lock or, like `run`, fail because it is held, and their exit codes.
+/// Commands that print the owner of the lock `job`, with their exit codes. `run` fails because the
+/// lock is held, and its error names the owner.
 const SHOWING: [(&[&str], i32); 4] = [
     (&["ls"], 0),
     (&["show", "job"], 0),
@@ -68,8 +71,8 @@ const SHOWING: [(&[&str], i32); 4] = [
     (&["run", "job", "--", "true"], 75),
 ];
 
-/// Fails if a command panics on a long owner, or prints the whole owner. Also fails if `ls` lists a
-/// key that is too long for a lock.
+/// Redis has a lock with a very long owner, and a key too long for a lock. Fails if a command
+/// panics, prints the whole owner, or lists this key.
 #[test]
 fn redis() {
     let server = Server::start();
@@ -87,18 +90,19 @@ fn redis() {
     assert!(released.out.len() < MOST, "{}", released.out.len());
 }
 
-/// Like the test `redis`, with the lock in a quorum of Redis servers.
+/// Fails if a command panics on a very long owner in a quorum of Redis servers, or prints the whole
+/// owner.
 #[test]
 fn redlock() {
     let _room = room::enter();
     let nodes = Quorum::young(3);
     nodes.servers.iter().for_each(hold);
-    // `run` is left out: these nodes would refuse it because they are too young to vote, not
-    // because the lock is held.
+    // `run` is left out. It would fail because these nodes are too young to vote, not because the
+    // lock is held.
     owners_are_cut(&nodes.url(), &SHOWING[..3]);
 }
 
-/// Like the test `redis`, with the lock in PostgreSQL.
+/// Fails if a command panics on a very long owner in PostgreSQL, or prints the whole owner.
 #[test]
 fn postgres() {
     let database = Postgres::shared().migrated();
@@ -110,7 +114,7 @@ fn postgres() {
     owners_are_cut(&database.url(), &SHOWING);
 }
 
-/// Like the test `redis`, with the lock in etcd.
+/// Fails if a command panics on a very long owner in etcd, or prints the whole owner.
 #[test]
 fn etcd() {
     let server = Etcd::shared();
@@ -119,7 +123,7 @@ fn etcd() {
     owners_are_cut(&server.url("long-texts"), &SHOWING);
 }
 
-/// Like the test `redis`, with the lock in ZooKeeper.
+/// Fails if a command panics on a very long owner in ZooKeeper, or prints the whole owner.
 #[test]
 fn zookeeper() {
     let _room = room::enter();

@@ -1,4 +1,4 @@
-//! `release`: takes a lock away from its holder.
+//! `leasehold release`, which takes a lock away from its holder.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::harness::journal::Journal;
 use crate::harness::{Ended, LONG, Running, ended, leasehold, run};
 
-/// Runs `release` with an answer on standard input.
+/// Runs `leasehold release`, and writes `answer` to its standard input.
 fn answered(url: &str, key: &str, answer: &str) -> Ended {
     let mut command = leasehold(url);
     command.args(["release", key]);
@@ -20,13 +20,14 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // An error is ignored, because a command that asks no question may have ended already.
+    // The write fails if the command asks no question and has ended already. This error is ignored.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a lock is taken away without a yes, or its holder is not named.
+/// Fails if `release` takes a lock away although the answer is not yes, or if its question does not
+/// name the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_needs_a_confirmation() {
     let scene = Scene::begin().await;
@@ -54,7 +55,7 @@ async fn a_release_needs_a_confirmation() {
     .await;
 }
 
-/// Fails if a free lock is reported as released.
+/// Fails if `release` reports a free lock as released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_free_lock_is_not_reported_as_released() {
     let scene = Scene::begin().await;
@@ -98,7 +99,8 @@ async fn a_free_lock_is_not_reported_as_released() {
     assert_eq!(json["store"], format!("redis://{address}"));
 }
 
-/// Fails if a command keeps running after its lock was taken away and the next holder has started.
+/// An operator takes the lock of a running command away while another process waits for this lock.
+/// Fails if the first command still runs when the next command has started.
 #[test]
 fn a_command_ends_before_the_next_holder_starts() {
     let _room = room::enter();
@@ -135,7 +137,8 @@ fn a_command_ends_before_the_next_holder_starts() {
     assert_eq!(next.wait().code, Some(0));
 }
 
-/// Fails if the event of a stopped command has the wrong reason.
+/// A command is stopped because an operator has taken its lock away, or because the lock was
+/// deleted. Fails if the event `stopping` has another reason.
 #[test]
 fn the_event_of_a_stopped_command_has_its_reason() {
     let _room = room::enter();

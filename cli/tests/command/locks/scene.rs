@@ -14,11 +14,11 @@ use crate::harness::LONG;
 /// Ttl of the locks: longer than a test takes, so that no lease ends.
 const TTL: Duration = Duration::from_secs(600);
 
-/// One lock of each kind, and a call that waits for one of them.
+/// One lock of each kind, and a call that waits for the exclusive lock.
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) pool: LockPool,
-    /// Held by an annotated function.
+    /// The holder of the exclusive lock `order-42`, an annotated function.
     pub(super) exclusive: Holder,
     _shares: [LockGuard; 2],
     _permit: LockGuard,

@@ -1,4 +1,4 @@
-//! The commands for locks on etcd and ZooKeeper, whose servers report less about a lock.
+//! The commands for locks on etcd and ZooKeeper, which do not report since when a lock is held.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::room;
@@ -8,7 +8,8 @@ use leasehold_tests::zookeeper::Zookeeper;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, ended, leasehold, run};
 
-/// Fails if a lock is not shown, or if its command keeps running after the lock was taken away.
+/// A lock is held by `leasehold run`. Fails if `ls` or `show` lacks it, or if its command keeps
+/// running after `release`.
 fn a_lock_is_shown_and_taken_away<S: SessionServer>() {
     let _room = room::enter();
     let journal = Journal::new();

@@ -10,8 +10,9 @@ use crate::harness::{ended, leasehold};
 
 const COLUMNS: usize = 80;
 
-/// Python program that prints the output of a command on a terminal of 40 rows. The first argument
-/// is the number of columns. After the first complete screen, the Python program presses ctrl-c.
+/// Python program that runs a command on a terminal of 40 rows, and prints its first screen. The
+/// arguments are the number of columns and the command. After the first complete screen, the Python
+/// program presses ctrl-c, which ends `watch`.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
@@ -35,7 +36,7 @@ sys.stdout.buffer.write(seen)
 ";
 
 /// Returns the lines that a command prints on a terminal with this many columns. Fails if a line is
-/// longer.
+/// wider than the terminal.
 #[track_caller]
 fn shown(server: &Server, columns: usize, arguments: &[&str]) -> Vec<String> {
     let command = leasehold(&server.url());
@@ -53,7 +54,7 @@ fn shown(server: &Server, columns: usize, arguments: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Lets a process with this name hold a lock.
+/// Writes a lock to the server. Its holder `owner` is a host, a pid and possibly a function.
 fn hold(server: &Server, key: &str, owner: &str) {
     let (token, process) = ("0123456789abcdef".repeat(2), "1".repeat(32));
     let mut set = redis::cmd("SET");
@@ -62,8 +63,8 @@ fn hold(server: &Server, key: &str, owner: &str) {
     let _: String = server.probe().run(&set);
 }
 
-/// Fails if a line is longer than the terminal, a holder is cut, or the beginning or the end of a
-/// key is missing. Also fails if a key is shortened in a pipe.
+/// A key is longer than a line of the terminal. Fails if its beginning or end is missing, a holder
+/// is cut, or a line is too wide. Also fails if the key is shortened when the output is a pipe.
 #[test]
 fn long_keys_are_shortened_and_holders_are_complete() {
     let _room = room::enter();
@@ -89,7 +90,8 @@ fn long_keys_are_shortened_and_holders_are_complete() {
                 "{text}"
             );
             assert!(text.contains('…') && !text.contains(&key), "{text}");
-            // A holder longer than a line is wrapped.
+            // A holder too long for one line is wrapped. So the texts are compared without spaces
+            // and line breaks.
             let fits = holder.len() <= COLUMNS - 14;
             let without = |text: &str| text.replace([' ', '\n'], "");
             assert!(
@@ -108,7 +110,7 @@ fn long_keys_are_shortened_and_holders_are_complete() {
     }
 }
 
-/// Fails if a table that fits has more than one line for a lock.
+/// Fails if `ls` prints more than one line for a lock whose row fits into a line of the terminal.
 #[test]
 fn short_rows_have_one_line() {
     let server = Server::start();
@@ -119,7 +121,8 @@ fn short_rows_have_one_line() {
     assert!(lines[1].starts_with(row), "{lines:?}");
 }
 
-/// Fails if a narrow terminal removes a part of a key, although the key is short.
+/// Fails if the output on a narrow terminal lacks a part of a short key, of its kind or of its
+/// holder.
 #[test]
 fn narrow_terminals_show_the_whole_key() {
     let _room = room::enter();
@@ -140,8 +143,8 @@ fn narrow_terminals_show_the_whole_key() {
     }
 }
 
-/// Fails if Chinese characters, which have two columns each, make a line too long or shift a
-/// column.
+/// A Chinese character is two columns wide on a terminal. Fails if such characters make a line too
+/// wide, or shift the columns after them.
 #[test]
 fn wide_characters_have_two_columns() {
     let _room = room::enter();

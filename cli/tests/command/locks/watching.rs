@@ -1,4 +1,4 @@
-//! `watch`: the locks, live.
+//! `leasehold watch`, which prints each change of a lock.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStdout, Command, Stdio};
@@ -36,7 +36,7 @@ impl Watching {
         line
     }
 
-    /// Waits for the end of the command, and returns the exit code.
+    /// Waits for the end of the command, and returns its exit code.
     fn code(&mut self) -> Option<i32> {
         let mut status = None;
         wait::until("it ends", LONG, || {
@@ -47,7 +47,8 @@ impl Watching {
     }
 }
 
-/// Fails if a change is missing or shown twice, or if ctrl-c is an error.
+/// Fails if `watch` omits a change of a lock or prints it twice, or if its exit code after ctrl-c
+/// is not 0.
 #[test]
 fn each_change_is_printed_once() {
     let _room = room::enter();
@@ -101,7 +102,7 @@ fn each_change_is_printed_once() {
     }
 }
 
-/// Fails if a watch runs for ever although its reader is gone.
+/// Fails if `watch` keeps running after the reader of its output has closed the pipe.
 #[test]
 fn a_watch_ends_with_its_reader() {
     let server = Server::start();
@@ -116,7 +117,7 @@ fn a_watch_ends_with_its_reader() {
     assert_eq!(status.and_then(|status| status.code()), Some(0));
 }
 
-/// Fails if the watch ends because the server does not answer for a moment.
+/// Fails if `watch` ends because the server restarts, or misses the changes during the restart.
 #[test]
 fn a_watch_survives_a_short_outage() {
     let _room = room::enter();
@@ -135,7 +136,8 @@ fn a_watch_survives_a_short_outage() {
     assert!(second.contains("  two  exclusive"), "{second}");
 }
 
-/// Fails if the output scrolls the terminal, or still shows a deleted lock.
+/// Fails if `watch` on a terminal prints a new state below the previous one instead of over it, or
+/// still shows a deleted lock.
 #[test]
 fn a_watch_on_a_terminal_is_drawn_in_place() {
     let _room = room::enter();
@@ -143,7 +145,9 @@ fn a_watch_on_a_terminal_is_drawn_in_place() {
     let _: String = server
         .probe()
         .run(redis::cmd("SET").arg("lock:one").arg("x"));
-    // Reads the terminal until it no longer shows the lock, and then presses ctrl-c.
+    // This Python program runs `watch` on a terminal, and prints `shown` once the lock appears.
+    // After the test has deleted the lock, it waits until the terminal shows no lock, and presses
+    // ctrl-c.
     let reader = "\
 import os, pty, sys
 pid, terminal = pty.fork()

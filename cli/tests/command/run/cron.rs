@@ -11,7 +11,8 @@ use crate::harness::{LONG, Running, ended, run};
 /// Number of processes that start the same job, as if on as many machines.
 const STARTS: usize = 12;
 
-/// Fails if two processes run the job, or another process ends with a wrong exit code.
+/// Starts the same job in several processes at once, without `--wait`. Fails unless exactly one
+/// process runs the job, and all others exit with code 75.
 pub(super) fn one_of_many_runs(url: &str) {
     let journal = Journal::new();
     let script = format!(
@@ -37,7 +38,8 @@ pub(super) fn one_of_many_runs(url: &str) {
     assert_eq!(journal.lines().len(), 1, "{:?}", journal.lines());
 }
 
-/// Fails if queued jobs overlap, or if one of them never runs.
+/// Starts the same job in several processes at once, with `--wait`. Fails if two jobs run at the
+/// same time, or if one never runs.
 pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     let journal = Journal::new();
     let script = format!(
@@ -60,8 +62,9 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     }
 }
 
-/// Fails if a machine whose clock is late repeats a short job that another machine has already run.
-/// Also fails if it prints something, which cron would send by mail.
+/// A machine with a late clock starts a short job that another machine has already run. Fails if
+/// the job runs again in spite of `--min-hold`. Also fails if `--quiet` prints anything, because
+/// cron would send the output by mail.
 #[test]
 fn a_machine_with_a_late_clock_skips_the_job() {
     let server = Server::start();

@@ -10,7 +10,8 @@ use redis::cmd;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, ended, leasehold, run};
 
-/// Fails if the exit code of the command is changed.
+/// Fails if `leasehold run` does not return the exit code of its command: for a command ended by a
+/// signal, 128 plus the signal's number.
 #[test]
 fn the_exit_code_of_the_command_is_kept() {
     let server = Server::start();
@@ -27,7 +28,8 @@ fn the_exit_code_of_the_command_is_kept() {
     }
 }
 
-/// Fails if the lock stays after a failed start, or the exit code does not show the reason.
+/// The program of a command does not exist or cannot be executed. Fails if the lock stays held, or
+/// if the exit code and the error do not show the reason.
 #[test]
 fn a_failed_start_frees_the_lock_and_has_its_own_code() {
     let server = Server::start();
@@ -55,7 +57,8 @@ fn exists(probe: &mut leasehold_tests::redis_probe::RedisProbe, key: &str) -> bo
     count > 0
 }
 
-/// Fails if a lock held elsewhere is reported as a failure or as a success.
+/// Another process holds the lock. Fails if `leasehold run` runs its command, or does not exit with
+/// code 75. Also fails if a lock with another key or namespace is refused.
 #[test]
 fn a_lock_held_elsewhere_has_its_own_exit_code() {
     let _room = room::enter();
@@ -88,7 +91,8 @@ fn a_lock_held_elsewhere_has_its_own_exit_code() {
     assert_eq!(holder.wait().code, Some(0));
 }
 
-/// Fails if a command runs without a lock store, or an unavailable store looks like a held lock.
+/// The lock store is unavailable. Fails if `leasehold run` runs its command, or does not exit with
+/// code 69.
 #[test]
 fn an_unavailable_store_has_its_own_exit_code() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -107,8 +111,8 @@ fn an_unavailable_store_has_its_own_exit_code() {
     );
 }
 
-/// Fails if the lease is not renewed. Also fails if the guardian, which ends the command at the end
-/// of its lease, is not notified of the renewal.
+/// A command runs for longer than its ttl. Fails if its lease is not renewed. Also fails if the
+/// guardian, which ends the command at the end of its lease, is not notified of the renewal.
 #[test]
 fn a_long_command_keeps_its_lease() {
     let _room = room::enter();
@@ -117,7 +121,8 @@ fn a_long_command_keeps_its_lease() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }
 
-/// Fails if the exit code is 0 although the lease was lost.
+/// A lock is deleted while its command runs, and the stopped command exits with code 0. Fails if
+/// `leasehold run` does not exit with code 70.
 #[test]
 fn a_lost_lease_has_its_own_exit_code() {
     let _room = room::enter();
@@ -140,7 +145,8 @@ fn a_lost_lease_has_its_own_exit_code() {
     );
 }
 
-/// Fails if a lock that is gone when the command ends is not reported, or the exit code is 0.
+/// A lock is deleted, and its command ends before the next renewal. Fails if `leasehold run` does
+/// not report the lost lock, or does not exit with code 70.
 #[test]
 fn a_lock_lost_before_the_end_is_reported() {
     let _room = room::enter();
@@ -159,7 +165,8 @@ fn a_lock_lost_before_the_end_is_reported() {
     );
 }
 
-/// Fails if a command that hangs keeps its lock for longer than `--max-hold` allows.
+/// Fails if a hanging command is not ended after `--max-hold`, or if the error does not give this
+/// reason.
 #[test]
 fn a_hanging_command_is_ended() {
     let _room = room::enter();
@@ -170,7 +177,8 @@ fn a_hanging_command_is_ended() {
     assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
-/// Fails if the events are not lines of JSON, or lack information of the plain-text output.
+/// Fails if `leasehold run --json` prints an event that is not a line of JSON, or omits information
+/// of the plain-text output.
 #[test]
 fn as_json() {
     let server = Server::start();

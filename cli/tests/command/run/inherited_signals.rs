@@ -1,5 +1,5 @@
-//! Signals that the parent of `leasehold run` ignores or blocks, pending signals, and signals of a
-//! timer or at the parent's death.
+//! Signals that the parent of `leasehold run` ignores, blocks or leaves pending. Also signals of
+//! the parent's timer, and the signal at the parent's death.
 
 use std::process::{Command, Stdio};
 
@@ -30,8 +30,9 @@ fn mask(lines: &[String]) -> u64 {
     u64::from_str_radix(digits, 16).expect("a number")
 }
 
-/// Fails if a signal ignored by the parent is not ignored by the command. SIGPIPE is included,
-/// although Rust programs always ignore it.
+/// Fails if the command does not ignore the same signals as the parent of `leasehold run`.
+/// `leasehold run` must restore the parent's setting of SIGPIPE, because a Rust program always
+/// starts to ignore SIGPIPE.
 #[test]
 fn ignored_signals_stay_ignored() {
     for names in [
@@ -45,8 +46,9 @@ fn ignored_signals_stay_ignored() {
     }
 }
 
-/// Fails if a program under systemd dies instead of getting an error when its reader is gone.
-/// systemd starts programs with SIGPIPE ignored.
+/// systemd starts programs with SIGPIPE ignored, so a write to a closed pipe returns an error.
+/// Fails if such a write kills the command of `leasehold run`. Also fails if it does not kill the
+/// command when the parent has not ignored SIGPIPE.
 #[test]
 fn a_missing_reader_is_an_error_instead_of_a_signal() {
     let script = "yes 2>/dev/null | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}";
@@ -60,9 +62,9 @@ fn a_missing_reader_is_an_error_instead_of_a_signal() {
     }
 }
 
-/// Fails if the exit code of a command is lost because the parent ignores SIGCHLD. Also fails if
-/// the command inherits this setting, because a shell then loses the exit codes of its own
-/// commands.
+/// The parent ignores SIGCHLD. Fails if `leasehold run` then loses the exit code of its command.
+/// Also fails if the command inherits this setting, because a shell would then lose the exit codes
+/// of its own commands.
 #[test]
 fn an_ignored_sigchld_is_reset_to_its_default() {
     let [direct, run] = Outputs::status(&ignored("CHLD"), &["SigIgn:"]);
@@ -71,8 +73,8 @@ fn an_ignored_sigchld_is_reset_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// Fails if one of many exit codes is lost. A command may end before the process that waits for it
-/// (its guardian) is ready.
+/// The parent ignores SIGCHLD, and each of many commands ends at once. A command may end before its
+/// guardian, the process that waits for it, is ready. Fails if an exit code is lost.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();
@@ -94,7 +96,7 @@ print({subprocess.run(sys.argv[1:], preexec_fn=ignore).returncode for _ in range
     }
 }
 
-/// Fails if the command does not block the signals that its parent blocks.
+/// Fails if the command does not block the same signals as the parent of `leasehold run`.
 #[test]
 fn blocked_signals_stay_blocked() {
     for names in ["", "HUP TERM USR1 RTMIN", "CHLD PIPE CONT TSTP TTOU RTMAX"] {
@@ -103,14 +105,14 @@ fn blocked_signals_stay_blocked() {
     }
 }
 
-/// Fails if `leasehold run` misses the end of a command, or a signal to pass on, because its parent
-/// has blocked SIGCHLD or SIGTERM.
+/// The parent has blocked SIGCHLD or SIGTERM. Fails if `leasehold run` misses the end of its
+/// command, or does not pass SIGTERM on to the command.
 #[test]
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
-    // The guardian waits for the end of the command. With this long ttl, no message about a renewal
-    // wakes it earlier.
+    // With this long ttl there is no renewal. So only the end of the command can wake the guardian,
+    // the process that waits for this end.
     let options = ["--ttl", "1h"];
     let command = run(&server.url(), "job", &options, "exit 7");
     let ended = Running::start(&mut started_by(&blocked("CHLD"), &command)).wait();
@@ -131,7 +133,8 @@ fn blocked_signals_reach_leasehold_run() {
     assert_eq!(ended.code, Some(143), "{ended:?}");
 }
 
-/// Fails if a signal sent before `leasehold run` could handle it is lost, or if the lock stays.
+/// SIGTERM is blocked and already pending when `leasehold run` starts. Fails if the command runs
+/// nevertheless, or if the lock stays held.
 #[test]
 fn a_pending_signal_prevents_the_command() {
     let server = Server::start();
@@ -146,8 +149,8 @@ fn a_pending_signal_prevents_the_command() {
     assert_free(&server);
 }
 
-/// Fails if a timer of the parent ends `leasehold run` but not the command, or if the lock stays:
-/// `perl -e 'alarm shift; exec @ARGV' 3 leasehold run …`.
+/// The parent sets a timer and then becomes `leasehold run`, as in `perl -e 'alarm shift; exec
+/// @ARGV' 3 leasehold run …`. Fails if SIGALRM does not end the command, or if the lock stays held.
 #[test]
 fn a_timer_of_the_parent_ends_the_command() {
     let _room = room::enter();
@@ -159,8 +162,8 @@ fn a_timer_of_the_parent_ends_the_command() {
     assert_free(&server);
 }
 
-/// Fails if a command survives although `leasehold run` gets a signal at its parent's death
-/// (`PR_SET_PDEATHSIG`).
+/// `leasehold run` gets SIGTERM when its parent dies (`PR_SET_PDEATHSIG`). Fails if the command
+/// does not also get SIGTERM, or if its lock stays held.
 #[test]
 fn a_parent_death_signal_ends_the_command() {
     let _room = room::enter();
@@ -186,7 +189,8 @@ subprocess.run(sys.argv[1:], preexec_fn=lambda: libc.prctl(1, signal.SIGTERM))
     journal.wait_for("ran");
     parent.kill();
     journal.wait_for("terminated");
-    // The command ended normally, so the lock is released long before the ttl ends.
+    // The command has ended normally. So `leasehold run` has released the lock, long before the ttl
+    // ends.
     let options = ["--wait", "10s"];
     let next = ended(&mut run(&server.url(), "job", &options, "true"));
     assert_eq!(next.code, Some(0), "{next:?}");

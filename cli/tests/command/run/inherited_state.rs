@@ -1,5 +1,5 @@
-//! State that the parent passes on, except signals. The command inherits it as if the parent had
-//! started the command directly.
+//! State that a child process inherits, except signals. The command must inherit the same state as
+//! if the parent of `leasehold run` had started the command directly.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use crate::harness::{Running, ended, leasehold, quoted};
 
 const IGNORE_PIPE: &str = "signal.signal(signal.SIGPIPE, signal.SIG_IGN)";
 
-/// Fails if a row of the table in `inherited_state.md` names no test.
+/// Fails if a row of the table in `inherited_state.md` names no test, or a test that does not
+/// exist.
 #[test]
 fn the_page_names_a_test_for_each_state() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -40,7 +41,8 @@ fn the_page_names_a_test_for_each_state() {
     }
 }
 
-/// Fails if the command does not create files with the permissions that the parent's umask allows.
+/// Fails if the command does not inherit the parent's umask, which limits the permissions of new
+/// files.
 #[test]
 fn the_umask_is_inherited() {
     let [direct, run] = Outputs::status("os.umask(0o027)", &["Umask:"]);
@@ -48,7 +50,8 @@ fn the_umask_is_inherited() {
     assert_eq!(direct, run);
 }
 
-/// Fails if a command has more or fewer rights than its parent.
+/// Fails if the command has another user, other groups or other rights than the parent of
+/// `leasehold run`.
 #[test]
 fn user_groups_and_rights_are_inherited() {
     let lines = [
@@ -63,17 +66,17 @@ fn user_groups_and_rights_are_inherited() {
         "CapBnd:",
         "CapAmb:",
     ];
-    // PR_SET_NO_NEW_PRIVS, like `NoNewPrivileges=yes`.
+    // Sets PR_SET_NO_NEW_PRIVS (38), as systemd does for `NoNewPrivileges=yes`.
     let setup = "assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0";
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // For comparison: a parent that has given up no right.
+    // Repeats the check with a parent that has given up no rights.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
 
-/// Fails if a command runs with a different priority, or on different processors.
+/// Fails if the command does not inherit the parent's priority, scheduling policy and processors.
 #[test]
 fn priority_and_processors_are_inherited() {
     let setup = "\
@@ -85,15 +88,15 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})";
     let outputs = Outputs::of(setup, &["cat", "/proc/self/stat"]);
     let [direct, run] = [outputs.direct, outputs.run].map(|stat| {
         let fields: Vec<String> = stat.split(' ').map(str::to_owned).collect();
-        // Priority, nice value and policy.
+        // Indexes in `/proc/self/stat`: priority, nice value and scheduling policy.
         [17, 18, 40].map(|at| fields[at].clone())
     });
     assert_eq!(direct[2], "3", "SCHED_BATCH");
     assert_eq!(direct, run);
 }
 
-/// Fails if a command has different limits from its parent: `ulimit`, `LimitNOFILE=` or
-/// `LimitCORE=`.
+/// Fails if the command does not inherit the parent's limits, which `ulimit` sets, or systemd by
+/// `LimitNOFILE=` and `LimitCORE=`.
 #[test]
 fn limits() {
     let setup = "\
@@ -110,8 +113,8 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a command does not run in its parent's directory, or a relative path names the wrong
-/// program.
+/// Fails if the command does not run in the parent's current directory, or if its relative path is
+/// searched in another directory.
 #[test]
 fn the_current_directory_is_inherited() {
     let journal = Journal::new();
@@ -125,7 +128,7 @@ fn the_current_directory_is_inherited() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a command does not keep its parent's out-of-memory score.
+/// Fails if the command does not inherit the parent's out-of-memory score.
 #[test]
 fn the_out_of_memory_score_is_inherited() {
     let setup = "open('/proc/self/oom_score_adj', 'w').write('700')";
@@ -134,9 +137,10 @@ fn the_out_of_memory_score_is_inherited() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if the command is not in a separate process group: a signal to the group of `leasehold
-/// run` would then reach it twice. Also fails if the command leaves the session. The parent has no
-/// terminal, like cron and systemd.
+/// A parent without a terminal, like cron and systemd, starts `leasehold run`. Fails if the command
+/// leaves the parent's session. Also fails if the command is in the process group of `leasehold
+/// run`. A signal to this group would then reach the command twice, because `leasehold run` also
+/// passes the signal on.
 #[test]
 fn group_and_session_are_inherited() {
     let server = Server::start();
@@ -152,8 +156,8 @@ fn group_and_session_are_inherited() {
     assert_eq!(terminal, "0", "{ended:?}");
 }
 
-/// Fails if the command inherits files that only `leasehold run` needs, or does not inherit a file
-/// of its parent.
+/// Fails if the command inherits an open file that only `leasehold run` needs, or does not inherit
+/// an open file of the parent.
 #[test]
 fn only_open_files_of_the_parent_are_inherited() {
     let outputs = Outputs::of("os.dup2(1, 7)", &["ls", "/proc/self/fd"]);
@@ -161,7 +165,8 @@ fn only_open_files_of_the_parent_are_inherited() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if another file gets the descriptor of a closed standard input, output or error.
+/// The parent has closed standard input, output and error. Fails if the command finds anything but
+/// `/dev/null` at these three descriptors.
 #[test]
 fn closed_standard_files_become_dev_null() {
     let (server, journal) = (Server::start(), Journal::new());
@@ -178,7 +183,8 @@ fn closed_standard_files_become_dev_null() {
     assert_eq!(lines, ["/dev/null"; 3]);
 }
 
-/// Fails if a variable is changed, or a variable is added that does not belong to the lock.
+/// Fails if the command's environment differs from the parent's, except for the variables of the
+/// lock.
 #[test]
 fn the_environment_is_inherited() {
     let variables = "os.environb.update({b'EMPTY': b'', b'RAW': b'a\\xff=b', b'LISTEN_PID': b'1'})";
@@ -195,7 +201,8 @@ fn the_environment_is_inherited() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // `surroundings::the_url_is_inherited_unless_excluded` tests this variable.
+        // `LEASEHOLD_URL` is left out here, because
+        // `surroundings::the_url_is_inherited_unless_excluded` tests it.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }
@@ -203,9 +210,10 @@ fn the_environment_is_inherited() {
     }
 }
 
-/// Fails if a service does not accept the sockets of systemd, which are meant for the process in
-/// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because `leasehold run` starts the
-/// command by different functions in these cases.
+/// systemd passes sockets to a service, which uses them only if `LISTEN_PID` is its process id.
+/// Fails if this variable, or a similar one of systemd, does not contain the command's process id.
+/// Runs with SIGPIPE ignored and not ignored, because `leasehold run` starts the command by
+/// different functions in these cases.
 #[test]
 fn sockets_and_watchdog_of_systemd_are_passed_on() {
     let server = Server::start();

@@ -9,8 +9,9 @@ use crate::harness::family::{is_alive, signal};
 use crate::harness::journal::Journal;
 use crate::harness::{LONG, Running, ended, quoted, run};
 
-/// Fails if the lock is free while a process left by the command still runs, such as a background
-/// job of its shell. Runs with and without the shell's job control.
+/// A command has ended, but a background job of its shell still runs. Fails if the lock is released
+/// before this job ends. Runs with and without the shell's job control (`set -m`), which moves the
+/// job into a separate process group.
 #[test]
 fn the_lock_is_held_until_the_last_process_ends() {
     let _room = room::enter();
@@ -40,8 +41,8 @@ fn the_lock_is_held_until_the_last_process_ends() {
     }
 }
 
-/// Fails if a service that a command starts in a new session keeps the lock for ever, or dies with
-/// the command.
+/// A command starts a service in a new session and ends. Fails if the lock stays held until the
+/// service ends, or if the service is killed.
 #[test]
 fn a_service_outlives_the_command() {
     let _room = room::enter();

@@ -1,4 +1,4 @@
-//! The name under which others see `leasehold run` as the holder.
+//! The name of a holder that `leasehold run` writes to the store, and that other processes see.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
@@ -14,8 +14,9 @@ use crate::harness::{LONG, Running, ended, leasehold, run};
 /// A secret in the arguments of a command.
 const SECRET: &str = "hunter2";
 
-/// Fails if others do not see the name of a holder: `--name`, `LEASEHOLD_NAME` or its program. Also
-/// fails if an argument of the command reaches the store, from which every reader could get it.
+/// The name of a holder is `--name`, or else `LEASEHOLD_NAME`, or else the command's program. Fails
+/// if `ls`, `show` or a refused `run` does not print this name. Also fails if one of them prints an
+/// argument of the command, which may be secret.
 #[test]
 fn a_holder_is_named_by_its_program() {
     let _room = room::enter();
@@ -75,7 +76,8 @@ fn a_holder_is_named_by_its_program() {
     }
 }
 
-/// Fails if an argument of the command is in a value on the server.
+/// Fails if the lock's value on the server contains an argument of the command. Every client of the
+/// server could read this argument.
 #[test]
 fn no_argument_is_in_a_value_on_the_server() {
     let _room = room::enter();

@@ -1,4 +1,4 @@
-//! A fail-over while a command runs.
+//! A fail-over of the Redis master while `leasehold run` runs a command.
 
 use leasehold_tests::room;
 use leasehold_tests::sentinel::Deployment;
@@ -7,7 +7,8 @@ use crate::harness::family::is_alive;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, run};
 
-/// Fails if a command is stopped because the Redis master is replaced within the lease.
+/// A replica replaces the Redis master within the lease of a command. Fails if the command is
+/// stopped, or if another process gets the lock.
 #[test]
 fn a_fail_over_within_the_lease_is_survived() {
     let _room = room::enter();
@@ -25,8 +26,8 @@ fn a_fail_over_within_the_lease_is_survived() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }
 
-/// Fails if a command keeps running although its lease ended during a fail-over. Another process
-/// then gets the lock from the new master.
+/// A fail-over takes longer than the lease of a command. Another process then gets the lock from
+/// the new master. Fails if the first command still runs when the next command has started.
 #[test]
 fn a_fail_over_longer_than_the_lease_ends_the_command() {
     let _room = room::enter();
@@ -40,7 +41,7 @@ fn a_fail_over_longer_than_the_lease_ends_the_command() {
     let url = deployment.url();
     let first = Running::start(&mut run(&url, "job", &["--ttl", "2s"], &script));
     let command = journal.process("command");
-    // The master is paused for so long that another one replaces it.
+    // The master is paused until another server has replaced it.
     let old = deployment.named();
     deployment.pause(old);
     deployment.wait_for_fail_over(old);

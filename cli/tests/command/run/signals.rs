@@ -10,11 +10,13 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{LONG, Running, run};
 
-/// Sets signals to their defaults, in case the tests themselves run with ignored signals (`nohup`).
+/// Python code that resets three signals to their defaults. The tests themselves may run with these
+/// signals ignored, for example under `nohup`.
 const DEFAULTS: &str = "\
 for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)";
 
-/// Fails if a signal does not reach the command, or ends only `leasehold run`.
+/// Fails if a signal to `leasehold run` does not end the command, or if the exit code does not show
+/// the signal.
 #[test]
 fn each_signal_is_passed_on() {
     let _room = room::enter();
@@ -32,7 +34,8 @@ fn each_signal_is_passed_on() {
         ("PWR", 158),
     ] {
         let journal = Journal::new();
-        // The signal reaches the shell and its child `sleep`. Without a trap, both die from it.
+        // `leasehold run` passes the signal on to the shell and its child `sleep`. Neither has a
+        // trap, so both die.
         let script = format!("{}; sleep 600", journal.note("ran"));
         let command = run(&server.url(), signal, &[], &script);
         let holder = Running::start(&mut started_by(DEFAULTS, &command));
@@ -43,8 +46,8 @@ fn each_signal_is_passed_on() {
     }
 }
 
-/// Fails if a signal of a terminal does not reach the command. The terminal sends such signals when
-/// its size changes, and to stop and to continue a program.
+/// A terminal sends WINCH when its size changes, and TSTP to stop a program. A shell sends CONT to
+/// continue the program. Fails if `leasehold run` does not pass such a signal on to the command.
 #[test]
 fn signals_of_a_terminal_are_passed_on() {
     let _room = room::enter();
@@ -78,7 +81,8 @@ fn signals_of_a_terminal_are_passed_on() {
     assert_eq!(holder.wait().code, Some(0));
 }
 
-/// Fails if a command is cut short while it handles a signal, or its exit code is lost.
+/// The command needs half a second to handle SIGTERM. Fails if the command is killed in this time,
+/// or if its exit code is lost.
 #[test]
 fn the_command_can_finish_handling_a_signal() {
     let _room = room::enter();
@@ -97,7 +101,8 @@ fn the_command_can_finish_handling_a_signal() {
     assert!(journal.lines().contains(&"cleaned".to_owned()));
 }
 
-/// Fails if a queued process cannot be interrupted, or then runs its command.
+/// Fails if SIGTERM does not end a `leasehold run` that waits in the queue, or if its command runs
+/// nevertheless.
 #[test]
 fn a_queued_run_can_be_interrupted() {
     let _room = room::enter();
@@ -132,7 +137,8 @@ fn a_queued_run_can_be_interrupted() {
     assert!(!journal.lines().contains(&"second".to_owned()));
 }
 
-/// Fails if `nohup leasehold run` ends when its terminal is closed.
+/// A terminal sends SIGHUP when it is closed. Fails if SIGHUP ends `nohup leasehold run` or its
+/// command.
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let _room = room::enter();

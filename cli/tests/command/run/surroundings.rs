@@ -1,4 +1,4 @@
-//! The environment, the standard input and the terminal of a command.
+//! The environment, the standard input and the terminal of a command that `leasehold run` starts.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use leasehold_tests::server::Server;
 
 use crate::harness::{ended, leasehold, run};
 
-/// Fails if the environment does not contain the lock's key and fence, or two runs have the same
-/// fence.
+/// Fails if the command's environment lacks the lock's key or fence, or if the next run has no
+/// greater fence.
 #[test]
 fn the_environment_names_the_lock() {
     let server = Server::start();
@@ -26,8 +26,8 @@ fn the_environment_names_the_lock() {
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
-/// Fails if a command inside two locks uses the outer lock's fence because the inner lock has no
-/// fence. Its writes would then be accepted wrongly.
+/// A lock on a quorum of Redis servers has no fence. Fails if its command gets the fence of an
+/// outer lock from the environment, because this fence does not protect the inner lock.
 #[test]
 fn a_lock_without_a_fence_sets_no_fence_variable() {
     let nodes = Quorum::old(3);
@@ -37,8 +37,8 @@ fn a_lock_without_a_fence_sets_no_fence_variable() {
     assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
-/// Fails if a command does not inherit `LEASEHOLD_URL` from `leasehold run`, or inherits it in
-/// spite of `--without-url`.
+/// Fails if the command does not inherit `LEASEHOLD_URL` from `leasehold run`, or inherits it in
+/// spite of `--without-url`. Also fails if `--url` sets this variable for the command.
 #[test]
 fn the_url_is_inherited_unless_excluded() {
     let server = Server::start();
@@ -52,7 +52,7 @@ fn the_url_is_inherited_unless_excluded() {
     assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
-/// Fails if the standard input of the command is not that of `leasehold run`.
+/// Fails if the command does not read the standard input of `leasehold run` to its end.
 #[test]
 fn the_command_reads_the_standard_input() {
     let server = Server::start();
@@ -66,8 +66,8 @@ fn the_command_reads_the_standard_input() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal, or is no longer controlled by the terminal. The
-/// command's process group must be in the foreground: a background group is stopped when it reads.
+/// A terminal stops a process that reads from it outside the foreground process group. Fails if the
+/// command's group is not in the foreground, so that the command cannot read from the terminal.
 #[test]
 fn the_command_controls_the_terminal() {
     let _room = room::enter();
@@ -92,8 +92,8 @@ fn the_command_controls_the_terminal() {
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
-/// Fails if a run inside another run is refused, or waits forever for a key that the outer run
-/// holds.
+/// Fails if a `leasehold run` inside another one is refused another key. Also fails if it waits for
+/// the outer run's key instead of exiting with code 75.
 #[test]
 fn runs_can_be_nested() {
     let _room = room::enter();
@@ -111,7 +111,8 @@ fn runs_can_be_nested() {
     assert_eq!(refused.code, Some(75), "{refused:?}");
 }
 
-/// Fails if a file descriptor that the shell opened for the command is closed.
+/// A shell opens descriptor 3 for `leasehold run`. Fails if the command cannot write to this
+/// descriptor.
 #[test]
 fn open_files_are_inherited() {
     let server = Server::start();

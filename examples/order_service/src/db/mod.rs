@@ -16,7 +16,7 @@ use crate::error::ApiError;
 #[derive(Debug, Clone)]
 pub(crate) enum Db {
     Sqlite(sqlite::Sqlite),
-    /// PostgreSQL, which then also has the locks.
+    /// PostgreSQL, in the database that also has the locks.
     #[cfg(feature = "postgres")]
     Postgres(postgres::Postgres),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Order {
 }
 
 impl Db {
-    /// Opens the database, creates its tables, and adds new items to the stock.
+    /// Opens the database, creates its tables, and adds the configured items that are missing.
     pub(crate) async fn open(config: &Config) -> Result<Self, sqlx::Error> {
         #[cfg(feature = "postgres")]
         if let Some(url) = &config.store {
@@ -64,8 +64,8 @@ impl Db {
     }
 
     /// Sells one item under `lock`: reads the stock, and writes the sale together with the new
-    /// stock. Either both are written or neither. A call whose lease has ended meanwhile writes
-    /// neither.
+    /// stock. Either both are written or neither. A call whose lease has ended cannot overwrite the
+    /// sale of a later buyer.
     pub(crate) async fn sell(
         &self,
         sku: &str,

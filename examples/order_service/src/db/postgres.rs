@@ -17,7 +17,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Creates the tables, and adds new `items` to the stock.
+    /// Creates the tables, and adds the `items` that are missing.
     pub(crate) async fn open(url: &str, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
         let pool = PgPoolOptions::new().max_connections(8).connect(url).await?;
         sqlx::raw_sql(include_str!("postgres.sql"))

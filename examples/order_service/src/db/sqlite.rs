@@ -16,7 +16,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, creates the tables, and adds new `items` to the stock.
+    /// Opens the file, creates the tables, and adds the `items` that are missing.
     pub(crate) async fn open(path: &Path, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -76,8 +76,8 @@ impl Sqlite {
 
     /// Records a sale and the new stock. Either both are written or neither.
     ///
-    /// The `fence` must be that of the lock under which the stock was read. A writer whose lease
-    /// has ended meanwhile finds a newer fence in the row, and writes nothing.
+    /// The `fence` must be that of the lock under which the stock was read. If a later buyer has
+    /// read the stock meanwhile, the row has a newer fence, and nothing is written.
     async fn record_sale(
         &self,
         order_id: &str,

@@ -65,7 +65,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the routes that a service of the demonstration has in addition to the shop's.
+/// Returns the routes that a service of the demonstration has in addition to the shop's routes.
 pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -> Router {
     service::router(Service {
         name: name.to_owned(),
@@ -76,11 +76,12 @@ pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -
 }
 
 /// Completes at the end of this process's standard input. The demonstration holds the standard
-/// input of its services open until it ends. So the services end with it, even if it is killed.
+/// input of its services open. So the services end with the demonstration, even if the
+/// demonstration is killed.
 pub(crate) fn end_of_parent() -> impl Future<Output = ()> {
     let (ended, end) = oneshot::channel();
-    // Uses a thread instead of a task. A task's read of standard input cannot be cancelled, and the
-    // runtime could not end before it.
+    // Uses a thread, because a task's read of standard input cannot be cancelled. The runtime would
+    // wait for the end of this read before it could shut down.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = ended.send(());

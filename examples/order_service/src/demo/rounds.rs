@@ -171,8 +171,8 @@ impl Round {
         clicks.join_all().await
     }
 
-    /// Kills service A while A has the lock. The customer then clicks on service B again after each
-    /// 409, with the pauses of `Retry-After`.
+    /// Kills service A while A has the lock. The customer then clicks on service B, and clicks
+    /// again after each 409, with the pause that `Retry-After` requests.
     async fn kill_holder(&self) -> Vec<Option<Answer>> {
         let round = self.clone();
         let first = tokio::spawn(async move { round.click(1, "A").await });

@@ -43,8 +43,8 @@ async fn order(
     }
 }
 
-/// Reads the order, charges, and writes the order if there was none. If two calls read at the same
-/// time, neither finds the order, and both make it.
+/// Looks for the order. If there is none, charges the customer and writes the order. Two calls at
+/// the same time can both find no order, and then both make it.
 async fn place(
     service: &Service,
     id: &str,
@@ -58,7 +58,7 @@ async fn place(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Like `place`, but for one call at a time per order, in all services.
+/// Like `place`, but runs only one call at a time for each order, in all services.
 #[distributed_lock(key = "order:<id>", ttl = "3s", watchdog, pool = service.locks, guard = lock)]
 async fn place_locked(
     service: &Service,

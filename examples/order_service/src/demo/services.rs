@@ -17,8 +17,7 @@ use crate::payments::Payments;
 use crate::server::StartError;
 
 pub(crate) const NAMES: [&str; 2] = ["A", "B"];
-/// The lock store in the memory of this process, which then contains both services. It needs no
-/// server.
+/// The lock store in memory, for two services in this process. It needs no server.
 const MEMORY: &str = "memory://shop";
 /// Maximum time for a service to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +29,7 @@ pub(crate) struct Services {
     running: Mutex<Vec<Running>>,
     /// All started processes, including the killed ones.
     processes: Mutex<Vec<(u32, &'static str)>>,
-    /// A pool on the store of the services. With it, the page shows the holder of a lock.
+    /// A pool on the services' lock store. It finds the holder of a lock for the page.
     locks: LockPool,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> 
     command
 }
 
-/// Returns the program without a store.
+/// Returns the program without a lock store and a database, not yet started.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
     command
@@ -47,7 +47,7 @@ impl Service {
         Self::launch(command(lock_store, database, arguments), database)
     }
 
-    /// Starts `command`, with a log beside `file`.
+    /// Starts `command`, with a log in the folder of `file`.
     pub(crate) fn launch(mut command: Command, file: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

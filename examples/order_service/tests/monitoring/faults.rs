@@ -1,5 +1,5 @@
-//! Tests two services, first under load and then with faults. Every panel must have data. Each
-//! alert must fire during its fault, and end after the fault.
+//! Tests two services, first under load and then with faults. Every panel of the dashboard must
+//! have data. Each alert must fire during its fault, and end after the fault.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, Scope};
@@ -26,8 +26,8 @@ const PAYMENT_MS: &str = "300";
 /// Number of buyers. The alert `LeaseholdWaitingGrows` needs more than twenty waiting calls.
 const CROWD: u32 = 60;
 
-/// The fields are dropped in this order, so Prometheus and the services end before the servers that
-/// they use.
+/// The fields are dropped in order of declaration, so Prometheus and the services end before the
+/// servers that they use.
 struct Scene {
     prometheus: Prometheus,
     services: [Service; 2],
@@ -138,7 +138,8 @@ fn every_panel_has_data(scene: &Scene) {
     scene.all_is_quiet("load is no fault");
 }
 
-/// A client without leasehold takes the lock of an order while the order is being made.
+/// A client without leasehold takes the lock of an order while the order is being made. The alert
+/// `LeaseholdLeaseLost` must fire.
 fn a_stolen_lock_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     thread::scope(|scope| {
@@ -178,7 +179,8 @@ fn a_store_that_is_down_is_reported(scene: &mut Scene) {
     scene.all_is_quiet("the store answers again");
 }
 
-/// A client without leasehold keeps the lock of an item, and more and more buyers arrive.
+/// A client without leasehold keeps the lock of an item, and more and more buyers arrive. The alert
+/// `LeaseholdWaitingGrows` must fire.
 fn a_queue_that_grows_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     assert!(probe.set_nx("lock:item:cup", "another client", LIMIT));
@@ -192,7 +194,8 @@ fn a_queue_that_grows_is_reported(scene: &Scene) {
     scene.all_is_quiet("the buyers are served");
 }
 
-/// The database is slow, so a buyer holds an item's lock for most of the lock's ttl.
+/// The database is slow, so a buyer holds an item's lock for most of the lock's ttl. The alert
+/// `LeaseholdHoldNearTtl` must fire.
 fn a_hold_that_nears_its_ttl_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     let runtime = tokio::runtime::Builder::new_current_thread()

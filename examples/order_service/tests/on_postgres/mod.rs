@@ -8,8 +8,8 @@ use leasehold_tests::scratch::Scratch;
 use crate::harness::http;
 use crate::harness::service::{self, Service};
 
-/// The fields are dropped in this order, so the services end before the servers and files that they
-/// use.
+/// The fields are dropped in order of declaration, so the services end before the servers and files
+/// that they use.
 struct TwoServices {
     services: [Service; 2],
     probe: PostgresProbe,
@@ -109,7 +109,8 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
     assert!(list.contains(r#""count":30"#), "{list}");
 }
 
-/// Fails if a mistake in the URL is not reported, or a password is shown.
+/// Fails if a wrong URL in `--store` is not reported, or if the error shows the password in the
+/// URL.
 #[test]
 fn another_store_is_refused() {
     let run = |store: &str| {

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Browsers run one after another, because each one occupies a processor while it starts.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A browser with an empty profile and one page. It ends when this is dropped.
+/// A browser with an empty profile and one page. The browser ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Browser {
     _driver: Leashed,
@@ -99,7 +99,7 @@ impl Browser {
         self.post(&format!("{element}/value"), &json!({ "text": keys }));
     }
 
-    /// Returns the path of the element.
+    /// Returns the element's path, for the URLs of `WebDriver` requests.
     fn element(&self, selector: &str) -> String {
         let by = json!({ "using": "css selector", "value": selector });
         let found = self.post("/element", &by);

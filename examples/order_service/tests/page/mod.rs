@@ -1,5 +1,5 @@
 //! Tests of the demonstration's page in headless Chromium. With the lock on, the page must show no
-//! double order. With the lock off, it must show one.
+//! double order. With the lock off, the page must show double orders.
 
 mod browser;
 
@@ -17,16 +17,17 @@ use self::browser::Browser;
 use crate::harness::http;
 use crate::harness::service::Service;
 
-/// Response time of the payment provider. Even on a busy machine, the second click comes sooner.
+/// Response time of the payment provider in milliseconds. Even on a busy machine, the second click
+/// comes before this time is over.
 const PAYMENT_MS: &str = "2000";
 /// Maximum size of the README's picture.
 const PICTURE_BYTES: usize = 400_000;
 
-/// The key's code in `WebDriver`.
+/// Code of the Enter key in `WebDriver`.
 const ENTER: &str = "\u{e007}";
 
-/// The page of a demonstration. The fields are dropped in this order, so the browser ends before
-/// the service.
+/// The page of a demonstration. The fields are dropped in order of declaration, so the browser ends
+/// before the service.
 struct Page {
     browser: Browser,
     rounds: u32,
@@ -319,7 +320,7 @@ fn the_keyboard_focus_stays_on_the_used_button() {
     }
 }
 
-/// Fails if a killed demonstration leaves its services behind.
+/// Fails if the services continue to run after their demonstration was killed.
 #[test]
 fn services_end_with_the_demonstration() {
     let redis = Server::start();

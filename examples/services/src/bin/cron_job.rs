@@ -4,7 +4,7 @@
 //! 0 3-8 * * *  LEASEHOLD_URL=redis://locks/ cron_job "$(date +\%F)"
 //! ```
 //!
-//! It needs `leasehold`, `thiserror` and `tokio`.
+//! The program needs the crates `leasehold`, `thiserror` and `tokio`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,11 +16,11 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 
 /// Charges all customers for a day.
 ///
-/// The key contains the day, so a late job of yesterday does not stop the job of today. `cooldown`
-/// keeps the lock after success. So a machine with a slow clock does not run the job again, and
-/// neither do later starts on the same day. After an error, or five seconds after a crash, the next
-/// start runs the job again. The provider then recognizes the customers that it has already
-/// charged.
+/// The key contains the day, so a late run of yesterday's job does not block today's. After
+/// success, `cooldown` keeps the lock for 12 hours. So a machine with a slow clock, or a later
+/// start on the same day, does not run the job again. After an error, the next start runs the job
+/// again. After a crash, so does the next start after the ttl of five seconds. The provider then
+/// recognizes the customers that it has already charged.
 #[distributed_lock(
     key = "job:charge:<day>",
     ttl = "5s",
@@ -45,8 +45,8 @@ enum JobError {
     Payment(#[from] std::io::Error),
 }
 
-/// Runs the job, unless another machine runs it or has run it. That also counts as a success,
-/// because cron sends mail about failures.
+/// Runs the job, unless another machine runs it or has run it. A skipped run also counts as a
+/// success, so that the exit status reports only real failures.
 async fn run(day: &str) -> Result<String, JobError> {
     leasehold::init_from_env().await?;
     match charge_all(day).await {

@@ -6,7 +6,7 @@
 //! curl http://127.0.0.1:3000/metrics
 //! ```
 //!
-//! It needs `axum`, `leasehold` with the features `axum` and `metrics`, a recorder such as
+//! The program needs `axum`, `leasehold` with the features `axum` and `metrics`, a recorder such as
 //! `metrics-exporter-prometheus`, and `tokio`.
 
 use std::error::Error;
@@ -30,8 +30,9 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Lo
     })
 }
 
-/// Reports if locks can be taken now. A load balancer sends no requests to an instance that is not
-/// ready. Do not use this as a liveness probe: a restart of the service does not repair Redis.
+/// Answers a readiness probe: 200 if locks can be taken now, otherwise 503. A load balancer sends
+/// no requests to an instance that is not ready. Do not use this as a liveness probe: a restart of
+/// the service does not repair Redis.
 async fn ready() -> (StatusCode, String) {
     let ready = match leasehold::pool() {
         Ok(pool) => pool.ready().await,
@@ -48,13 +49,13 @@ async fn ready() -> (StatusCode, String) {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Installed before the pool connects, because counts from before the installation are lost.
+    // The recorder is installed before the pool connects, because earlier metrics are lost.
     let buckets = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0];
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &buckets)?
         .install_recorder()?;
-    // Connects to the store and checks it. Without Redis, or with a wrong password, the service
-    // does not start.
+    // This call connects to the store and checks it. Without Redis, or with a wrong password, the
+    // call fails, and the service does not start.
     leasehold::init_from_env().await?;
     let app = Router::new()
         .route("/orders/{id}", post(create_order))
@@ -66,11 +67,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app)
-        .with_graceful_shutdown(stop) // it lets requests in flight finish
+        .with_graceful_shutdown(stop) // requests in flight can finish
         .await?;
 
-    // Done after the server has stopped, because handlers need their locks until then. This call
-    // renews and releases the locks that are left.
+    // The pool is shut down only after the server has stopped, because handlers need their locks
+    // until then. This call renews the remaining locks and waits until they are released.
     let end = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks still held, {} releases unconfirmed",

@@ -4,7 +4,8 @@
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin repositories shop.sqlite 42 43
 //! ```
 //!
-//! It sells a kettle for each order. It needs `leasehold`, `sqlx`, `thiserror` and `tokio`.
+//! For each order, the program sells a kettle. It needs `leasehold`, `sqlx`, `thiserror` and
+//! `tokio`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -34,7 +35,7 @@ enum StockError {
     Database(#[from] sqlx::Error),
 }
 
-/// The stock, as the shop uses it. The trait does not mention locks.
+/// The stock, as the shop uses it. The shop does not see that `sell` takes a lock.
 trait Stock {
     /// Sells one item, and returns the number of items left.
     async fn sell(&self, sku: &str, order: &str) -> Result<i64, StockError>;
@@ -58,9 +59,9 @@ impl Stock for SqliteStock {
     async fn sell(&self, sku: &str, order: &str) -> Result<i64, StockError> {
         let fence = lock.fence().map(Fence::as_i64);
         let mut transaction = self.db.begin().await?;
-        // The first statement writes the fence. The statement waits until an open transaction of an
-        // earlier holder has ended. Afterwards, late statements of the earlier holder find a newer
-        // fence in the row.
+        // This first statement writes the fence, so it waits until an open transaction of an
+        // earlier holder has ended. If an earlier holder runs this statement late, it finds a newer
+        // fence in the row and changes nothing.
         let stock: Option<i64> = sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )
@@ -82,7 +83,8 @@ impl Stock for SqliteStock {
             .bind(sku)
             .execute(&mut *transaction)
             .await?;
-        // A refused payment or a lost lease drops the transaction, which rolls it back.
+        // If the payment is refused or the lease is lost, the transaction is dropped and rolls
+        // back.
         payments::charge(order).await?;
         transaction.commit().await?; // inside the body, so inside the lock
         Ok(left)

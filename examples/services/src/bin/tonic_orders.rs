@@ -1,10 +1,12 @@
-//! Orders over gRPC, with tonic. A second call is refused while the first one is processed.
+//! Orders over gRPC, with tonic. A second request for an order is refused while the first one is
+//! processed.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin tonic_orders
 //! ```
 //!
-//! It needs `tonic`, `tonic-prost`, `prost`, `leasehold` with the feature `tonic`, and `tokio`.
+//! The program needs `tonic`, `tonic-prost`, `prost`, `leasehold` with the feature `tonic`, and
+//! `tokio`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,7 +25,7 @@ struct Shop;
 
 #[tonic::async_trait]
 impl Orders for Shop {
-    /// Makes an order. `Status` converts from `LockError`, so this function needs no custom error
+    /// Makes an order. A `LockError` converts to a `Status`, so this function needs no custom error
     /// type.
     #[distributed_lock(key = "order:<request.get_ref().id>", ttl = "10s", watchdog)]
     async fn create(&self, request: Request<NewOrder>) -> Result<Response<Order>, Status> {
@@ -44,8 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .add_service(OrdersServer::new(Shop))
         .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop)
         .await?;
-    // The server has stopped, so no call holds a lock. Some releases may still be under way, and
-    // the shutdown waits for them.
+    // The server has stopped, so no handler holds a lock. Some releases may still be under way, and
+    // this call waits for them.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Orders over HTTP, with a trace of each request in OpenTelemetry. It shows the time to acquire
-//! the lock, the time for which it was held, and the work inside it.
+//! Orders over HTTP, with a trace of each request in OpenTelemetry. The trace shows how long the
+//! request waited for the lock and held it, and the work inside the lock.
 //!
 //! ```sh
 //! export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317    # a collector, Jaeger or Tempo
@@ -7,8 +7,9 @@
 //! curl -i -X POST http://127.0.0.1:3000/orders/42
 //! ```
 //!
-//! It needs `axum`, `leasehold` with the feature `axum`, `opentelemetry`, `opentelemetry_sdk`,
-//! `opentelemetry-otlp`, `tracing`, `tracing-opentelemetry`, `tracing-subscriber` and `tokio`.
+//! The program needs `axum`, `leasehold` with the feature `axum`, `opentelemetry`,
+//! `opentelemetry_sdk`, `opentelemetry-otlp`, `tracing`, `tracing-opentelemetry`,
+//! `tracing-subscriber`, `thiserror` and `tokio`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -35,8 +36,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Sends spans to the collector: those of this program, and those of leasehold, which have the
-/// target `leasehold`. Omits the spans of the exporter's own connection, which would cause further
-/// spans.
+/// target `leasehold`. Omits the spans of the exporter's own connection, because sending them would
+/// create further spans.
 fn install_traces() -> Result<SdkTracerProvider, Box<dyn Error>> {
     let exporter = SpanExporter::builder().with_tonic().build()?;
     let provider = SdkTracerProvider::builder()
@@ -63,7 +64,8 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Or
     Ok((StatusCode::CREATED, format!("order {id} is made\n")))
 }
 
-/// Creates a span for each request, in the trace named by the caller's `traceparent`.
+/// Runs a request inside a span. The span belongs to the trace that the caller's header
+/// `traceparent` names.
 async fn traced(request: Request, next: Next) -> Response {
     let span = tracing::info_span!(
         "request",
@@ -72,7 +74,7 @@ async fn traced(request: Request, next: Next) -> Response {
         http.response.status_code = field::Empty,
     );
     let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
-    // Fails only for a span that no layer records, which needs no parent.
+    // An error means that no layer records the span. Such a span needs no parent.
     let _ = span.set_parent(caller);
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
@@ -123,6 +125,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(stop)
         .await?;
     leasehold::shutdown(Duration::from_secs(5)).await;
-    traces.shutdown()?; // sends what has gathered
+    traces.shutdown()?; // sends the spans collected so far
     Ok(())
 }

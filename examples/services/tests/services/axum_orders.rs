@@ -57,7 +57,8 @@ fn an_order_can_be_repeated_after_an_error() {
     }
 }
 
-/// axum drops the handler of a client that has disconnected. `detach` would keep it running.
+/// axum drops the handler of a client that has disconnected. The option `detach` would keep the
+/// handler running.
 #[test]
 fn a_disconnected_client_leaves_no_lock() {
     let shop = Surroundings::start();

@@ -39,7 +39,7 @@ fn one_machine_runs_the_job_and_later_ones_skip_it() {
     assert_skips(&shop);
     pay_all(&shop, ada);
     assert_printed(&first.wait(), "charged 3 customers");
-    assert_skips(&shop); // `cooldown`: the clock of this machine is late
+    assert_skips(&shop); // this machine starts late, and `cooldown` still keeps the lock
     assert!(shop.provider.next().is_none(), "a second run");
 }
 

@@ -1,4 +1,4 @@
-//! Tests the services as processes, with a Redis for each test, and checks the answers to clients.
+//! Runs the services as processes, with a separate Redis for each test, and checks their answers.
 
 #![allow(
     missing_docs,

@@ -52,7 +52,7 @@ fn outcomes_are_counted() {
         r#"leasehold_acquisitions_total{outcome="contended"} 1"#,
         r#"leasehold_releases_total{confirmed="true"} 1"#,
     ];
-    // Counts reach the recorder a few milliseconds later, through a separate thread.
+    // A separate thread passes the counts to the recorder a few milliseconds after the requests.
     let mut metrics = String::new();
     let reported = wait::try_until(LIMIT, || {
         metrics = get(&service, "/metrics").body;

@@ -1,4 +1,5 @@
-//! Checks that the code on the page of recipes is compiled and tested here.
+//! Checks that the code on two pages, the recipes and the monitoring guide, is part of the example
+//! programs. So this code is compiled and tested.
 
 use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
 
@@ -19,7 +20,8 @@ const PROGRAMS: [&str; 12] = [
     include_str!("../../src/bin/traced_orders.rs"),
 ];
 
-/// The heading of the section whose code is not compiled, because no program here uses its crates.
+/// The heading of the last section of the recipes. The code in this section is not compiled,
+/// because no program here uses its crates.
 const NOT_COMPILED: &str = "\n## SeaORM and async-graphql\n";
 
 /// Joins a text to one line, because the page and the program may break and indent lines

@@ -82,7 +82,7 @@ fn the_order_is_locked_until_its_job_is_done() {
     assert!(probe.get(KEY).is_some());
     let _worker = worker(&shop, "one");
     let charge = shop.provider.asked_for("42");
-    // The worker renews the lock, so it outlives its ttl of five seconds.
+    // The lock outlives its ttl of five seconds, because the worker renews it.
     let (begun, ttl) = (std::time::Instant::now(), Duration::from_secs(5));
     wait::until("a ttl", LIMIT, || {
         assert!(probe.get(KEY).is_some(), "the lock has expired");
@@ -93,9 +93,9 @@ fn the_order_is_locked_until_its_job_is_done() {
     assert_done(&shop, &service);
 }
 
-/// One of two workers dies in the middle of a job. Before that, the queue also gives the job to the
-/// second worker, because the first one has not reported for a long time. Only the lock prevents
-/// the two from running the body at once.
+/// A first worker takes a job, and does not finish it for a long time. So the queue also gives the
+/// job to a second worker, and only the lock prevents both from running the body at once. Then the
+/// first worker dies.
 #[test]
 fn a_job_of_a_dead_worker_is_repeated_without_overlap() {
     let shop = Surroundings::start();

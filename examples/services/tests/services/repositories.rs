@@ -12,7 +12,8 @@ use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_repositories");
 const KEY: &str = "lock:stock:eu:kettle";
-/// Pattern of the server's keys for queues. Such a key exists while a process waits for a lock.
+/// Pattern of the keys on Redis that store the queues. Such a key exists while a process waits for
+/// a lock.
 const QUEUE: &str = "lock:%leasehold:queue:*";
 
 /// A database with two kettles, and the servers for the program that sells them.
@@ -33,7 +34,7 @@ impl Shop {
         self.scratch.file("shop.sqlite")
     }
 
-    /// Starts the program, and waits until the first buyer must pay.
+    /// Starts the program, and waits until it requests the payment of the first buyer.
     fn sell(&self, orders: &[&str]) -> (Service, Charge) {
         let arguments = self.arguments(orders);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -53,7 +54,7 @@ impl Shop {
         std::iter::once(file).chain(orders).collect()
     }
 
-    /// Returns the charge of the next buyer, in either process.
+    /// Waits for the charge of the next buyer, which any of the processes may request.
     fn next_charge(&self) -> Charge {
         let mut charge = None;
         wait::until("a buyer is to pay", LIMIT, || {
@@ -104,7 +105,7 @@ fn count_of(ended: &Ended, outcome: &str) -> usize {
     lines.filter(|line| line.contains(outcome)).count()
 }
 
-/// Two processes with two buyers each, and two kettles.
+/// Two processes have two buyers each, but there are only two kettles.
 #[test]
 fn no_more_is_sold_than_was_in_stock() {
     let shop = Shop::start();
@@ -122,8 +123,8 @@ fn no_more_is_sold_than_was_in_stock() {
     assert!(shop.around.provider.next().is_none(), "a third charge");
 }
 
-/// The test deletes the lock's key. The next renewal detects that, and the body is dropped. The
-/// database transaction, which already contains the sale, is dropped with it.
+/// The test deletes the lock's key. The next renewal detects the loss, and the body is dropped. So
+/// the open database transaction, which already contains the sale, is dropped and rolled back.
 #[test]
 fn a_lost_lease_rolls_the_sale_back() {
     let shop = Shop::start();

@@ -70,7 +70,8 @@ fn calls_without_redis_are_unavailable() {
     assert!(shop.provider.next().is_none(), "a charge without a lock");
 }
 
-/// tonic drops a call that its client has cancelled. `detach` would keep it running.
+/// tonic drops the handler of a call that the client has cancelled. The option `detach` would keep
+/// the handler running.
 #[test]
 fn a_cancelled_call_leaves_no_lock() {
     let shop = Surroundings::start();

@@ -23,7 +23,7 @@ use super::harness::service::Service;
 use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_traced_orders");
-/// The trace of a caller. `CALLER` is the caller's span in this trace.
+/// The id of a caller's trace. `CALLER` is the id of the caller's span in each trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -110,7 +110,7 @@ fn click(service: &Service, trace: &str) -> Answer {
     http::send_with(service.address(), "POST /orders/42", &headers, "")
 }
 
-/// Returns the only span with this name. Fails if there is none, or more than one.
+/// Returns the only span with this name. Panics if there is none, or more than one.
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let mut of_name = spans.iter().filter(|span| span.name == name);
     let span = of_name.next();

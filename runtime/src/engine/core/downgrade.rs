@@ -2,9 +2,9 @@
 //!
 //! The request renews the lock as a share. In one step, the store replaces the exclusive lock by
 //! the share. Like any renewal, the request is repeated until the answer is known or the lease is
-//! over. From the start, the core treats the lock as a share, although the store may still have it
-//! as an exclusive lock. That does no harm, because renewals and removals of a share also apply to
-//! an exclusive lock.
+//! over. From the start of the downgrade, the core treats the lock as a share, although the store
+//! may still have it as an exclusive lock. That does no harm, because renewals and removals of a
+//! share also apply to an exclusive lock.
 
 use super::Core;
 use super::signal::Signal;

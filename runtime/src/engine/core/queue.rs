@@ -19,9 +19,10 @@ use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 /// Longest mean pause between two polls of a lock that another process holds, if the store sends no
 /// message at the release. So this process may detect the release one pause too late.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// Like `LONGEST_POLL`, but for a store with a queue, while the holder is a client that does not
-/// use the queue. That client may take the lock again at once after its release. With pauses of 50
-/// ms a call waited for up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
+/// Like `LONGEST_POLL`, but for a store with a queue of processes, while the holder is a client
+/// that does not use the queue. That client may take the lock again at once after its release. With
+/// pauses of 50 ms a call waited for up to 5.4 s beside such a client (requirement 26 of
+/// `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 /// First mean pause between two polls. The pause doubles with each poll, up to the longest mean
 /// pause.

@@ -13,7 +13,7 @@ pub(super) enum Error {
     Garbled,
     #[error("the session has expired")]
     SessionExpired,
-    /// The pool's source of credentials returned none for a connection.
+    /// The program's source of credentials returned none for a connection. The text is the reason.
     #[error("{0}")]
     NoCredentials(String),
     #[error("authentication failed")]
@@ -34,10 +34,10 @@ pub(super) enum Error {
     Unimplemented,
     #[error("the server is read-only")]
     NotReadOnly,
-    /// A request that the server refuses each time.
+    /// The server has refused the request, and would refuse it again.
     #[error("error {0}")]
     Refused(i32),
-    /// An error after which the request may have been carried out.
+    /// Any other code. The server may have carried out the request.
     #[error("error {0}")]
     Other(i32),
 }
@@ -47,8 +47,8 @@ impl Error {
     pub(super) fn of_code(code: i32) -> Self {
         match code {
             -6 => Self::Unimplemented,
-            // Wrong encoding, wrong arguments, a child of an ephemeral znode, and an invalid access
-            // list.
+            // In this order: a wrong encoding, wrong arguments, a child of an ephemeral znode, and
+            // an invalid access control list.
             -5 | -8 | -108 | -114 => Self::Refused(code),
             -101 => Self::NoNode,
             -102 => Self::NoAuth,

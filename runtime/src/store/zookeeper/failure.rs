@@ -1,4 +1,4 @@
-//! Meaning of the errors of a server and of a connection.
+//! Converts the errors of servers and connections to failures, each with advice for the user.
 
 use std::fmt::Display;
 
@@ -16,7 +16,8 @@ const REFUSED: (&str, Retry, bool, &str) = (
     "the server refused the user or the password; correct them",
 );
 
-/// Converts an error: an expired session to `Ended`, and any other error to a failure.
+/// Converts an error to `Trouble`: to `Ended` for an expired session, and to a failure for any
+/// other error.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         Error::SessionExpired => Trouble::Ended,
@@ -139,7 +140,8 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     )
 }
 
-/// The failure for servers of different ensembles, or with different settings.
+/// The failure if the servers of the URL allow no common session length. They then belong to
+/// different ensembles, or have different settings.
 pub(super) fn apart() -> Failure {
     Failure::unavailable(
         "session",
@@ -151,8 +153,8 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// The failure for a directory whose sequence numbers are used up, so that they are no longer in
-/// order.
+/// The failure for a directory that has used up its sequence numbers. The numbers of further znodes
+/// do not show the order of the queue.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",
@@ -165,7 +167,7 @@ pub(super) fn worn_out(directory: &str) -> Failure {
     )
 }
 
-/// Marks a failure as possibly executed, because a node was created or may have been.
+/// Marks a failure as possibly executed, for a call that has created a node or may have done so.
 pub(super) fn after_making(trouble: Trouble) -> Trouble {
     match trouble {
         Trouble::Failed(failure) => Trouble::Failed(Failure {
@@ -187,7 +189,8 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// The failure of a release that must keep the lock: a znode exists only as long as its session.
+/// The failure of a release that must keep the lock for some time. The lock's znode cannot outlive
+/// its session, which belongs to this process.
 pub(super) fn cannot_keep() -> Failure {
     Failure {
         error: LockError::config(
@@ -210,7 +213,8 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
 mod tests {
     use super::*;
 
-    /// Fails if an error counts as a refusal although the request may have been carried out.
+    /// Fails if a failure is marked as not executed although the server may have carried out the
+    /// request, or the other way round.
     #[test]
     fn only_certain_failures_count_as_not_executed() {
         let executed = |error| of(&error).executed;

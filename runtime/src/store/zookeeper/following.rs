@@ -19,8 +19,8 @@ pub(super) enum Current {
     Over,
 }
 
-/// Replaces each ended connection of a session. Stops when the session is over or must be closed:
-/// when `closing` is true, or its sender is dropped.
+/// Replaces each ended connection of a session. Stops when the session is over or must be closed.
+/// The session must be closed if `closing` is true, or if the sender of `closing` is dropped.
 pub(super) async fn follow(
     servers: Arc<Servers>,
     (granted, own): (Granted, String),

@@ -1,8 +1,9 @@
-//! The handshake that opens or resumes a session, and reads a server's bounds for sessions.
+//! The handshake that opens or resumes a session, and finds a server's bounds for the time-outs of
+//! sessions.
 //!
-//! A client requests a time-out, and the server answers with the nearest allowed one. ZooKeeper has
-//! no request for the bounds, so a client opens two sessions to find them: with the shortest and
-//! with the longest possible time-out.
+//! A client requests a time-out, and the server grants the nearest allowed one. ZooKeeper has no
+//! request for the bounds. So a client opens two sessions to find them: one with the shortest
+//! possible time-out, and one with the longest.
 
 use std::time::Duration;
 
@@ -23,14 +24,14 @@ const LONGEST: u32 = 1_024;
 /// The code of a request that closes the session.
 pub(super) const CLOSE: i32 = -11;
 
-/// Identifies a session to a server.
+/// Id and password with which a client resumes a session.
 #[derive(Debug, Clone)]
 pub(super) struct Ticket {
     pub(super) id: i64,
     password: Vec<u8>,
 }
 
-/// A session as a server grants it.
+/// Ticket and time-out of a session that a server has granted.
 #[derive(Debug, Clone)]
 pub(super) struct Granted {
     pub(super) lasts: Duration,
@@ -56,7 +57,7 @@ async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
     let granted = shake(&mut stream, asked, None).await?;
     let mut close = Vec::new();
     Out::default().int(1).int(CLOSE).frame_to(&mut close);
-    // If this fails, the session ends after its time-out.
+    // If the close request fails, the session ends after its time-out.
     let _ = stream.write_all(&close).await;
     let _ = stream.read_u32().await;
     Ok(granted.lasts)
@@ -70,7 +71,8 @@ pub(super) async fn connected(server: &str) -> Result<TcpStream, Error> {
     Ok(stream)
 }
 
-/// Opens a session that should last `asked` milliseconds, or resumes one.
+/// Opens a session with the time-out `asked`, in milliseconds. If there is a ticket in `resumed`,
+/// resumes that session instead.
 pub(super) async fn shake(
     stream: &mut TcpStream,
     asked: i32,
@@ -118,7 +120,8 @@ fn granted(answer: &[u8]) -> Result<Granted, Error> {
     })
 }
 
-/// True if the bytes of an answer grant a session. Fuzz tests call it with any bytes.
+/// True if the bytes of an answer grant a session. Fuzz tests call this function with arbitrary
+/// bytes.
 #[cfg(feature = "__test")]
 pub(crate) fn grants(answer: &[u8]) -> bool {
     granted(answer).is_ok()

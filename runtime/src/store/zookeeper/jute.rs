@@ -1,4 +1,4 @@
-//! ZooKeeper's encoding: numbers in big-endian order, and texts after their lengths.
+//! ZooKeeper's encoding: numbers in big-endian order, and each text after its length.
 
 use super::error::Error;
 
@@ -72,7 +72,7 @@ impl<'a> In<'a> {
         self.take().map(|[flag]| flag != 0)
     }
 
-    /// Reads a length, and bytes of this length. A length of -1 stands for no bytes.
+    /// Reads a length, and then that many bytes. A length of -1 stands for no bytes.
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let length = usize::try_from(self.int()?).unwrap_or(0);
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Error::Garbled)?;
@@ -113,7 +113,7 @@ pub(super) struct Stat {
     pub(super) czxid: i64,
     /// Creation time of the znode, in milliseconds.
     pub(super) ctime: i64,
-    /// The session that the znode ends with, or 0.
+    /// The session with which the znode ends. 0 if the znode is not ephemeral.
     pub(super) ephemeral_owner: i64,
 }
 

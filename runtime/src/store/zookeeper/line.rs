@@ -1,8 +1,8 @@
 //! One connection to a server: requests with their answers, and watches.
 //!
-//! Requests are sent in the order of the calls, and the server carries them out in that order. When
-//! a connection ends, all of its requests fail, and all of its watches end. They are not sent again
-//! on the session's next connection.
+//! Requests are sent in the order in which callers make them, and the server carries them out in
+//! that order. When a connection ends, all of its requests fail, and all of its watches end. The
+//! session's next connection does not repeat them.
 
 use std::future::pending;
 use std::pin::pin;
@@ -25,7 +25,7 @@ use super::jute::{In, Out};
 const PING: i32 = 11;
 const AUTH: i32 = 100;
 
-/// Fixed numbers of pings and logins, outside the sequence of the other requests.
+/// Fixed request numbers of pings and of logins. All other requests are numbered in sequence.
 const PING_NUMBER: i32 = -2;
 const AUTH_NUMBER: i32 = -4;
 
@@ -56,8 +56,8 @@ impl Watch {
 }
 
 impl Line {
-    /// Connects to a server and opens a session. The connection ends if the server is silent for
-    /// `silence`.
+    /// Connects to a server and opens a session with the time-out `asked`. The connection ends if
+    /// the server is silent for `silence`.
     pub(super) async fn open(
         server: &str,
         digests: &[String],
@@ -110,7 +110,7 @@ impl Line {
         self.send(code, body, None)
     }
 
-    /// Like `ask`, for a request that watches a path.
+    /// Like `ask`, but the request also watches `path`.
     pub(super) fn watch(
         &self,
         code: i32,
@@ -138,7 +138,8 @@ impl Line {
             answer,
             watch,
         };
-        // On an ended connection, the request is dropped together with the sender of its answer.
+        // On an ended connection, the request is dropped with the sender of its answer. The future
+        // then returns an error.
         let _ = self.requests.send(request);
         async move {
             let lost = || Error::Disconnected("it had ended before".to_owned());
@@ -162,8 +163,8 @@ async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, sile
             Either::Left((error, _)) | Either::Right((error, _)) => error,
         }
     };
-    // Closed before the answers are sent, because a caller that gets an error must find the
-    // connection over.
+    // Closes the channel before any answer is sent, because a caller that gets an error must find
+    // the connection over.
     requests.close();
     while let Ok(request) = requests.try_recv() {
         let _ = request.answer.send(Err(error.clone()));
@@ -200,7 +201,7 @@ async fn write(
         }
         if closes {
             // The server answers the request to close the session, and then ends the connection.
-            // `serve` returns when `read` notices that.
+            // `serve` returns when `read` notices the end of the connection.
             return pending().await;
         }
     }
@@ -215,7 +216,8 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
             Ok(Ok(_)) => locked(asked).received(),
             Ok(Err(error)) => return Error::disconnected(&error),
-            // The silence is computed again, because a request may have been sent during the wait.
+            // Computes the remaining time again, because a request sent during the wait may have
+            // restarted the count of the silence.
             Err(_) if locked(asked).left(silence).is_zero() => {
                 return Error::Disconnected("the server was silent".to_owned());
             }

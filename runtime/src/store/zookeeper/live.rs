@@ -1,4 +1,4 @@
-//! A session as the server knows it, with the znodes that it has created.
+//! A session of the ensemble, with the znodes that the session has created.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -19,16 +19,17 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// Maximum number of calls of a session that request locks or check their positions at the same
-/// time. Further calls wait. So a renewal is sent behind few requests, and a call that gives up
-/// while it waits sends nothing to a slow server.
+/// Maximum number of calls of one session that request locks or check their places in a queue at
+/// the same time. Further calls wait. So only few requests are ahead of a renewal, and a call that
+/// gives up while it waits sends nothing to a slow server.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
 ///
-/// The requests of a connection are carried out in the order of the calls. Once the session has a
-/// new connection, unfinished requests of the old one are not carried out. The server closes the
-/// old connection, or refuses its requests because the session has moved to another server.
+/// The server carries out the requests of a connection in the order in which they were sent. Once
+/// the session has a new connection, unfinished requests of the old one are not carried out. The
+/// server closes the old connection, or refuses its requests because the session has moved to
+/// another server.
 pub(crate) struct Session {
     current: watch::Receiver<Current>,
     /// Closes the session when set to true, or when dropped.
@@ -80,8 +81,8 @@ impl Session {
         }
     }
 
-    /// Waits for one of `AT_ONCE` permits, in the order of the calls. Renewals and releases need
-    /// none.
+    /// Waits for one of `AT_ONCE` permits, which calls get in the order of their arrival. Renewals
+    /// and releases need no permit.
     pub(super) async fn place(&self, patience: Duration) -> Answer<SemaphorePermit<'_>> {
         match timeout(patience, self.places.acquire()).await {
             Ok(place) => place.map_err(|_| Trouble::Ended),
@@ -129,8 +130,8 @@ impl Session {
         owner == self.id || (owner != 0 && seeded!(NodesOfAnySession))
     }
 
-    /// Marks the node as possibly created. The next search for its znode then first brings the
-    /// client's server up to date.
+    /// Marks the node as possibly created. The next search for its znode then begins with a write,
+    /// which brings the server of the connection up to date.
     pub(super) fn doubt(&self, name: Token) {
         self.state().doubts.insert(name);
     }

@@ -28,7 +28,8 @@ use crate::store::source::{MOST_TOLD, PAGE, Place};
 /// Time that the session of an inspection lasts without a heartbeat.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Number of tries to create a znode whose directory the server removes in the meantime.
+/// Maximum number of tries to create a znode in a directory that the server may remove in the
+/// meantime.
 const TRIES: usize = 8;
 
 /// Number of directories that are read concurrently.
@@ -159,7 +160,8 @@ fn foreign(path: String) -> Seen {
 }
 
 fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<Seen> {
-    // Clients of other libraries write other data, or none.
+    // Only leasehold writes an owner as the data of a znode. Other libraries write other data, or
+    // none.
     let owner = std::str::from_utf8(data).ok().and_then(Owner::read);
     let made = u64::try_from(stat.ctime).map(Duration::from_millis);
     Ok(Seen {

@@ -7,7 +7,7 @@
 //!
 //! - [`service`] implements the session store's interface for ZooKeeper. [`entering`] creates
 //!   nodes, and [`removing`] removes them.
-//! - [`live`] is a session as the server knows it, and [`heartbeat`] confirms it.
+//! - [`live`] is a session of the ensemble, and [`heartbeat`] confirms a session.
 //! - [`line`] is one connection with its [`requests`], and [`asked`] has the unanswered requests.
 //!   [`jute`] is the encoding. [`servers`] opens connections, and [`following`] replaces the
 //!   connection of a session.

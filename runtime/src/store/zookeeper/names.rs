@@ -3,9 +3,9 @@
 //! A node has the path `/<chroot>/<lock's key>/_c_<name>-lock-<number>`. The lock's key is
 //! percent-encoded, the name is a UUID, and the server gives the number. Curator's
 //! `InterProcessMutex` on the path `/<chroot>/<lock's key>` uses the same names. A session has its
-//! own znode `/<chroot>/%/<session>`, in a directory that no lock has. Beside it,
-//! `/<chroot>/%/<session>-revoked` has a child for each of the session's nodes that another process
-//! takes away by force.
+//! own znode `/<chroot>/%/<session>`. No lock has the directory `%`, because an encoded key is
+//! never a single `%`. Beside the session's znode, `/<chroot>/%/<session>-revoked` has a child for
+//! each of the session's nodes that another process takes away by force.
 
 use std::fmt::Write as _;
 
@@ -123,8 +123,9 @@ pub(crate) fn is_path(path: &str) -> bool {
     path.split('/').all(is_name) && path.split('/').next() != Some("zookeeper")
 }
 
-/// True if ZooKeeper accepts the character in a path. It checks UTF-16, where characters above the
-/// first 65,536 are surrogates, which it refuses.
+/// True if ZooKeeper accepts the character in a path. ZooKeeper checks the units of UTF-16 and
+/// refuses surrogates. So it also refuses all characters above U+FFFF, which UTF-16 encodes as two
+/// surrogates.
 fn is_plain(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }

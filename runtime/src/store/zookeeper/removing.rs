@@ -11,7 +11,8 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Node, Turn};
 
 impl ZooKeeper {
-    /// Removes a node. Once this succeeds, no earlier request can create it.
+    /// Removes a node, and returns true if the node existed. After a success, no earlier request
+    /// can create the node.
     pub(super) async fn unmake(
         &self,
         session: &Session,
@@ -45,8 +46,8 @@ impl ZooKeeper {
     }
 
     /// Waits until the node is the first of its directory, or is gone. Watches only the znode
-    /// before it, so that the end of a lock wakes one waiter. The end of a connection wakes all
-    /// waiters, and each of them checks again on the next connection.
+    /// directly ahead in the queue, so that the end of a lock wakes one waiter. The end of a
+    /// connection wakes all waiters, and each of them checks again on the next connection.
     pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
         let path = self.names.directory(&node.key);
         loop {

@@ -207,8 +207,8 @@ fn found(answer: Result<Vec<u8>, Error>) -> Result<Option<Stat>, Error> {
     }
 }
 
-/// Reads the answer to a multi-request, which has an entry for each znode. If an entry failed,
-/// returns its error; no znode was created then.
+/// Reads the answer to a multi-request, which has an entry for each znode. If an entry failed, no
+/// znode was created, and this returns the error of that entry.
 fn all_made(answer: &[u8]) -> Result<(), Error> {
     let mut answer = In(answer);
     loop {

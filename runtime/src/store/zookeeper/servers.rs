@@ -2,9 +2,10 @@
 //!
 //! A granted session time is valid only until the connection ends, because the server may be
 //! restarted with other settings. So the bounds are read again before each connection is used. To
-//! resume a session, the connection is opened before the bounds are read. So the server process
-//! that resumes the session is the one that has reported the bounds. Otherwise, a restarted server
-//! could shorten the session, and this process would not notice if the answer was lost.
+//! resume a session, the connection is opened before the bounds are read, and a restart in between
+//! would end the connection. So the server process that resumes the session is the one that has
+//! reported the bounds. Otherwise, a restarted server could shorten the session, and this process
+//! would not notice if the answer was lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,8 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::store::session::outage::Outage;
 
-/// The least time that a server gets for an answer to the handshake.
+/// Shortest time limit for a server's answer to a handshake, even if the limit of the pool is
+/// shorter.
 pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 
 /// The pause before the servers are tried again. Servers without a leader close connections at
@@ -33,8 +35,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Pause after the program's source of credentials has failed, before it is called again.
 const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of users with which one connection logs in. Each new password of this process
-/// makes another user. Nodes of still earlier users are assumed to be gone.
+/// Maximum number of users with which one connection logs in: the latest ones of this process. Each
+/// new password makes another user. The nodes of earlier users are assumed to be gone.
 const MOST_USERS: usize = 16;
 
 /// Bounds of the time that a server may be silent before a session moves to another server. Within
@@ -46,7 +48,7 @@ const MOST_SILENCE: Duration = Duration::from_secs(3);
 pub(super) struct Servers {
     pub(super) address: Address,
     classes: Mutex<Classes>,
-    /// The next server to try.
+    /// Number of the next server to try, modulo the number of servers.
     next: AtomicUsize,
     pub(super) outage: Outage,
     /// The users of this process so far, as `user:password`, the oldest first.
@@ -63,7 +65,7 @@ pub(super) struct Resumed<'a> {
 
 /// The reason why a server does not serve a session.
 enum Refusal {
-    /// The server grants less time than the session has.
+    /// The server allows only a shorter time-out than that of the session to resume.
     Shorter,
     Failed(Error),
 }
@@ -79,7 +81,7 @@ impl Servers {
         Self {
             address,
             classes: Mutex::new(classes),
-            // Processes that start together take different servers.
+            // Random, so that processes that start together begin with different servers.
             next: AtomicUsize::new(usize::from(rand::random::<u16>())),
             outage: Outage::default(),
             digests: Mutex::default(),
@@ -98,7 +100,8 @@ impl Servers {
         }
     }
 
-    /// Opens a session at the first server that grants one. Retries until this future is dropped.
+    /// Opens a session at the first server that grants one. Retries until this future is dropped,
+    /// except after a refused login.
     pub(super) async fn open(&self, asked: Duration) -> Result<(Line, Granted), Error> {
         loop {
             let mut last = Error::Timeout;
@@ -115,11 +118,11 @@ impl Servers {
         }
     }
 
-    /// Resumes a session. Returns None if the session is over. Also returns None if a server would
-    /// shorten it and no other server resumes it.
+    /// Resumes a session. Returns `None` if the session is over. Also returns `None` if a server
+    /// would shorten the session and no other server resumes it.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
-        // After twice its length, the servers have ended the session.
+        // After twice its time-out without a connection, the servers have ended the session.
         while begun.elapsed() < session.lasts * 2 {
             let (mut shorter, mut last) = (false, Error::Timeout);
             for _ in 0..self.address.servers().len() {
@@ -163,17 +166,17 @@ impl Servers {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
                 return Err(Refusal::Shorter);
             }
-            // The server may not have applied the latest changes yet. It answers a write only after
-            // it has applied all earlier writes.
+            // The server may not have applied the latest changes yet. This write waits for them,
+            // because a server answers a write only after it has applied all earlier writes.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
         }
         Ok((line, granted))
     }
 
-    /// Returns the users of the next connection: the present one, and each earlier one of this
-    /// process. A new password makes a new user, but the session must still be able to remove nodes
-    /// of the earlier users.
+    /// Returns the users with which the next connection logs in: the present one, and the earlier
+    /// ones of this process. After a change of the password, the session must still be able to
+    /// remove the nodes of the earlier users.
     async fn digests(&self, limit: Duration) -> Result<Vec<String>, Error> {
         let digest = self.address.digest(limit).await;
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);

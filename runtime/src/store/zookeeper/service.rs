@@ -27,7 +27,7 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, StoreEvent};
 
-/// Longest time that a server gets to answer one attempt to reach it in an outage.
+/// Longest time limit for a server's answer to a handshake during an outage.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// A ZooKeeper ensemble.
@@ -114,7 +114,8 @@ impl ZooKeeper {
         Ok((session, lasts))
     }
 
-    /// Tracks if the ensemble can be reached, and notifies the engine when it can be reached again.
+    /// Records from an answer if the ensemble can be reached. After an outage, notifies the engine
+    /// that the ensemble can be reached again.
     fn noted<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
             Ok(_) => self.back(),
@@ -200,9 +201,9 @@ impl Service for ZooKeeper {
         &self.servers.outage
     }
 
-    /// Requests the servers' bounds for sessions. An ensemble that answers this may still be too
-    /// slow for other requests. So an answer ends an outage only if this request, too, has failed
-    /// during the outage.
+    /// Requests the servers' bounds for sessions. An ensemble that answers this request may still
+    /// be too slow for others. So an answer ends the outage only if the same request has failed
+    /// earlier in this outage.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {

@@ -1,4 +1,4 @@
-//! The seeded bugs that the oracle detects in a scenario.
+//! The seeded bugs that the oracle detects, each with a scenario that reveals the bug.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use super::{
 use crate::chaos::crew::Crew;
 use crate::oracle::{Kind, Report};
 
-/// A bug of the protected resource instead of the lock: the table accepts every write.
+/// Name of a bug in the protected resource instead of the lock: the table accepts every write, even
+/// with an old fence.
 pub const UNCHECKED: &str = "FenceUnchecked";
 
-/// A bug, and the scenario that detects it.
+/// A seeded bug, and the scenario in which the oracle detects it.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// The name of the bug in `leasehold::__test::bugs`.

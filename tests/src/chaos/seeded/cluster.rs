@@ -1,4 +1,4 @@
-//! Scenarios of a cluster.
+//! Scenarios on a Redis Cluster.
 
 use redis::cmd;
 
@@ -10,8 +10,9 @@ use crate::oracle::Note;
 /// Number of keys. With this number, each master has some of the keys.
 const KEYS: u32 = 12;
 
-/// A process holds locks on every master, and renews them in one batch. Then one master refuses the
-/// renewals of its locks.
+/// Lets a process hold locks on every master. Then one master refuses the renewals of its locks,
+/// which the process sends in one batch with all others. With the bug, the process counts these
+/// locks as renewed.
 pub(super) fn refused_by_one(scene: &Scene) {
     let cluster = Setup::new().start();
     let mut user = cmd("ACL");
@@ -26,8 +27,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // After a reconnect a process renews all its locks at once. So from now on it renews all locks
-    // in one batch, although they were taken at different times.
+    // After a reconnect, a process renews all its locks at once. So the first worker now renews all
+    // its locks in one batch, although it took them at different times.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);
@@ -36,8 +37,9 @@ pub(super) fn refused_by_one(scene: &Scene) {
     finish(first);
 }
 
-/// A process holds many locks on one master and a few on the other masters, and renews them in one
-/// batch. Then one of the many locks is deleted.
+/// Lets a process hold many locks on one master and a few on the others. One of the many locks is
+/// deleted, and the process then renews all locks in one batch. With the bug, it counts another
+/// lock as lost.
 pub(super) fn one_deleted(scene: &Scene) {
     const MANY: usize = 10;
     let cluster = &Setup::new().start();
@@ -58,8 +60,8 @@ pub(super) fn one_deleted(scene: &Scene) {
     lane.in_turn = true;
     let mut hand = scene.start(&cluster.url(), lane);
     scene.await_entries(keys.len() as u64);
-    // The process is stopped, so that it sends no separate renewal between the deletion and the end
-    // of its connections. After the reconnect it renews all locks in one batch.
+    // The process is stopped while the lock is deleted and the connections end. Otherwise it could
+    // renew the deleted lock alone, and detect the loss before the batch.
     hand.process().pause();
     cluster.probe(0).delete(&format!("lock:{gone}"));
     let mut kill = cmd("CLIENT");

@@ -1,4 +1,4 @@
-//! Scenarios with a process of the previous version.
+//! Scenarios with a process of the previous version of leasehold.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::server::Server;
 const TURNS: u32 = 5;
 
 /// Checks that a process of the previous version gets the lock soon after it reaches the head of
-/// the queue. With the bug, that process does not recognise that the lock is reserved for it, and
-/// each reservation lasts for a second.
+/// the queue. With the bug, the process does not recognise that the store reserves the lock for it.
+/// So it misses each of its turns, and each turn lasts for a second.
 pub(super) fn queues(scene: &Scene) {
     const WITHIN: Duration = Duration::from_secs(3);
     let server = Server::start();

@@ -1,6 +1,7 @@
-//! The bugs without a scenario, each with a test that fails because of it.
+//! The seeded bugs that the oracle does not detect, each with another test that fails because of
+//! the bug.
 
-/// A bug without a scenario, and the test that fails because of it.
+/// A seeded bug without a scenario for the oracle, and the test that fails because of the bug.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
     /// The name of the bug in `leasehold::__test::bugs`.
@@ -14,7 +15,8 @@ pub struct Elsewhere {
     pub what: &'static str,
 }
 
-/// All bugs without a scenario. Each test program verifies that its test fails with the bug.
+/// All seeded bugs without a scenario. Each test program verifies that the tests named here fail
+/// with their bugs.
 pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LatestEndReported",

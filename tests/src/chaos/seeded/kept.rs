@@ -27,8 +27,8 @@ pub(super) fn next_call_waits(scene: &Scene) {
     let kept = Form::Kept { ms: 1_500 };
     let mut lane = Lane::stays("k", 20_000, 50).as_form(kept).waits(10_000);
     // The first call requests the lock before the other calls wait, so it reserves no fence for
-    // them and cannot pass its lock on. Only the second call could pass its lock on, to the third
-    // call, and does so with the bug.
+    // them and cannot hand its lock over. With the bug, the second call hands its lock over to the
+    // third, although the key should stay locked.
     lane.copies = 3;
     scene.run(&server.url(), lane);
 }

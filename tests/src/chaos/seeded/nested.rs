@@ -17,8 +17,9 @@ pub(super) fn two_at_once(scene: &Scene) {
     scene.run(&server.url(), nesting(100));
 }
 
-/// The worker uses one thread, so that its two tasks are polled alternately. With the bug, each
-/// task finds the call path of the other.
+/// Runs two tasks with nested calls on one thread, which polls them alternately. With the bug, the
+/// thread still counts as inside a body's locks after the poll of the body. So a later call can
+/// count as nested in a body that does not contain it.
 pub(super) fn two_tasks(scene: &Scene) {
     let server = Server::start();
     let mut lane = nesting(20).waits(8_000);

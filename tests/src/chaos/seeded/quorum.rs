@@ -14,11 +14,12 @@ use crate::wait;
 pub(super) fn split(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
-    // The first worker reaches only node 0. Its call waits, because a call that tries once is
+    // The first worker reaches only node 0. Its call has a `wait`, because a call without one is
     // refused as soon as too few nodes are reachable.
     let first = Lane::stays("k", 2_000, 1_500).waits(1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
-    // With the bug, the first worker enters the lock, although only one node has granted it.
+    // With the bug, the body of the first worker begins, although only one node has granted the
+    // lock.
     wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
     let second = Lane::stays("k", 2_000, 100).waits(8_000);
     let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
@@ -48,7 +49,8 @@ fn cut_off_from(
     (hand, proxies)
 }
 
-/// Cuts a renewing holder off from two of three nodes.
+/// Cuts a renewing holder off from two of three nodes while a second worker waits. With the bug, a
+/// renewal by the third node alone prolongs the lease.
 pub(super) fn left_with_one(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
@@ -67,8 +69,8 @@ pub(super) fn left_with_one(scene: &Scene) {
 pub(super) fn forgetful(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
-    // The third node never gets the first worker's lock, and the restarted second node forgets it.
-    // With the bug, these two nodes grant the lock to the second worker.
+    // The third node never gets the first worker's lock, and the second node forgets it in the
+    // restart. With the bug, these two nodes grant the lock to the second worker.
     let stays = Lane::stays("k", 3_000, 2_500);
     let (first, _proxies) = cut_off_from(scene, &nodes, 2..3, stays);
     scene.await_entries(1);

@@ -7,7 +7,8 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Returns a call whose body takes no time, and whose result outlives the scenario.
+/// Returns a group with one call, whose body takes no time. Its result is kept for longer than the
+/// scenario lasts. The call sends one of `requests` different requests.
 fn click(requests: u64) -> Lane {
     Lane::stays("k", 2_000, 0).as_form(Form::Replayed {
         ms: 60_000,
@@ -22,8 +23,8 @@ fn all_kept(scene: &Scene) {
     });
 }
 
-/// Lets a body block its thread beyond the end of its lease. Another call runs meanwhile, and a
-/// third call begins after both have ended. The third call must get the result of the second call.
+/// Lets a body block its thread beyond the end of its lease. Meanwhile a second call runs and keeps
+/// its result. A third call, after the first two have ended, must get the result of the second.
 pub(super) fn late(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();
@@ -37,7 +38,8 @@ pub(super) fn late(scene: &Scene) {
     scene.run(&server.url(), click(1));
 }
 
-/// Sends different requests for one key.
+/// Sends different `replay` requests for one key. No call may get the result of a different
+/// request.
 pub(super) fn requests(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();

@@ -42,8 +42,8 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// Like `deleted`, but the body waits for an event that never comes, so only the loss of its lock
-/// can end it.
+/// Deletes the key of a body that is polled only at the end of its wait, or when the engine signals
+/// the loss. So the body ends in time only if the signal wakes it.
 pub(super) fn deleted_while_it_waits(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 0).watched();
@@ -72,7 +72,8 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// Deletes the key of a guard's lock before the guard is released.
+/// Deletes the key of a guard's lock while the guard is held. The release of the guard must report
+/// the loss.
 pub(super) fn gone(scene: &Scene) {
     let server = Server::start();
     let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
@@ -106,7 +107,7 @@ pub(super) fn dropped(scene: &Scene) {
     scene.comes_free(&probe, "k", Duration::from_secs(2));
 }
 
-/// Drops some of the calls while their bodies run.
+/// Drops each call after at most 20 ms, so that some are dropped while their bodies run.
 pub(super) fn dropped_inside(scene: &Scene) {
     const TASKS: u32 = 8;
     let server = Server::start();
@@ -124,7 +125,7 @@ pub(super) fn dropped_inside(scene: &Scene) {
     scene.free("k", due, now(), within);
 }
 
-/// Loses the request of a release, and ends the connection on which it was sent.
+/// Loses the request of a release, and then ends the connection that carried the request.
 pub(super) fn release_cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -147,7 +148,8 @@ pub(super) fn ends_while_it_releases(scene: &Scene) {
     let mut hand = scene.enter(&proxy.url(), Lane::stays("k", 30_000, 800));
     proxy.set(Mode::SwallowRequests);
     scene.await_end();
-    // The shutdown waits up to 5 s for the release, so the program still runs after this wait.
+    // Without the bug, the shutdown waits up to 5 s for the release, so the program still runs
+    // after these 3 s.
     wait::try_until(Duration::from_secs(3), || hand.has_ended());
     proxy.pass();
     proxy.cut();
@@ -167,8 +169,8 @@ pub(super) fn straggler(scene: &Scene) {
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
     });
-    // Requests on a new connection are not delayed. The bytes in flight on the old connection are
-    // still delayed.
+    // `pass` ends the delay for new connections. The acquire on the old connection is still
+    // delayed, so it reaches the server after that connection has ended.
     proxy.pass();
     proxy.hang_up(Duration::ZERO);
     let probe = server.probe().namespace("lock:");
@@ -204,7 +206,7 @@ pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
     // The loss is signalled 150 ms before the end of the lease. The destructor (`slow_drop_ms`)
-    // takes less time, so it ends before the lease.
+    // takes only 70 ms, so it ends before the lease ends.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -275,8 +277,8 @@ pub(super) fn handed_over_late(scene: &Scene) {
     // call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for clients without a queue. By default, it
-    // would do so after the first call.
+    // With zero, the process never leaves the key free for clients without a queue. Such a pause
+    // would interrupt the series of hand-overs.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -292,8 +294,8 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// The third of three calls of one process continues the lease of the second call, and stays inside
-/// for longer than the ttl.
+/// Lets three calls of one process follow each other. The third call continues the lease of the
+/// second, and its body takes longer than the ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -302,8 +304,8 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // With zero, the process never leaves the key free for clients without a queue. By default, it
-    // would do so after each call.
+    // With zero, the process never leaves the key free for clients without a queue. Such a pause
+    // would interrupt the series of hand-overs.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }
@@ -315,8 +317,8 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// A call waits for the lock of a client that does not use the queue. That client then deletes the
-/// lock.
+/// Lets a call wait for the lock of a client that does not use the queue. That client then deletes
+/// the lock.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();
@@ -357,8 +359,9 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// Stops a holder until its leases have ended, and resumes it. The bug is in the protected
-/// resource, which then accepts the holder's late write. All other seeded bugs are in the lock.
+/// Stops a process until the leases of its locks have ended, and resumes it. The bug is in the
+/// protected resource, which accepts the late writes of this process. All other seeded bugs are in
+/// the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

@@ -85,8 +85,9 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Takes the key away, and notes that the body inside its lock must leave within 1.9 s. With a
-    /// ttl of 3 s, the next renewal follows within a second, and detects the loss.
+    /// Calls `take_away`, which removes the key, and notes that the body inside its lock must leave
+    /// within 1.9 s. With a ttl of 3 s, the next renewal follows within a second, and detects the
+    /// loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -109,8 +110,8 @@ impl Scene {
     /// result. If the key is still locked, the oracle reports a violation.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
-        // After `within`, all delayed requests have arrived. So no late request can take the key
-        // again.
+        // The wait lasts at least `within`, because a delayed request may arrive until then and
+        // lock the key again.
         wait::try_until(within * 2, || {
             now() > due + nanos(within) && !probe.exists(key)
         });

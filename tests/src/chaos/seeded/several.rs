@@ -19,8 +19,8 @@ fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
     lane.on(&["a", "b"])
 }
 
-/// Deletes the second key while the body waits for an event that never comes, so only the loss of a
-/// lock can end it.
+/// Deletes the second key of a body that is polled only at the end of its wait, or when the engine
+/// signals a loss. So the body ends in time only if the signal wakes it.
 pub(super) fn second_key_lost(scene: &Scene) {
     let server = Server::start();
     let mut lane = pair(3_000, 0).watched();
@@ -33,12 +33,11 @@ pub(super) fn second_key_lost(scene: &Scene) {
 }
 
 /// Stops a process before the end of the lease on its first key, and resumes it shortly after that
-/// end. The lease on the first key ends before the second lease, because the call had to wait for
-/// the second key.
+/// end. This lease ends before the lease on the second key, for which the call had to wait.
 pub(super) fn first_key_ends(scene: &Scene) {
-    // The loss of the second lease would end the body even with the bug, so the process must resume
-    // before this loss is signalled. With this ttl, it resumes 2.2 s before that signal. With a ttl
-    // of 6 s it would resume only 0.8 s before the signal, which is not enough on a busy machine.
+    // The signal of the loss of the second lease would end the body even with the bug. So the
+    // process must resume before this signal. With this ttl, it resumes 2.2 s earlier. With a ttl
+    // of 6 s it would resume only 0.8 s earlier, which is not enough on a busy machine.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

@@ -74,9 +74,8 @@ pub(super) fn dead_beside_living(scene: &Scene) {
 
 pub(super) fn without_a_gap(scene: &Scene) {
     let server = Server::start();
-    // Some readers are inside almost all the time. All readers of one process may be outside for a
-    // moment, but hardly ever the readers of all four processes at the same time. So a writer that
-    // has to wait for such a moment starves.
+    // At almost every moment, at least one reader of these four processes is inside. With the bug,
+    // a writer must wait for a moment without readers, so it starves.
     let readers = [110, 290, 530, 710].map(|stay_ms| {
         let lane = Lane {
             copies: 6,

@@ -11,12 +11,13 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Interval between two attempts of the client. It is shorter than the pauses of 300 ms in which
-/// leasehold leaves the key free, so each pause has an attempt. Attempts are so rare that hardly
-/// any falls between two bodies.
+/// Interval between two attempts of the client to take the key. It is shorter than the pauses of
+/// 300 ms in which leasehold leaves the key free, so each pause has an attempt. It is so long that
+/// an attempt rarely falls into the gap between two bodies.
 const POLL: Duration = Duration::from_millis(250);
-/// Number of rounds. By chance an attempt may find the key free between two bodies, but hardly in
-/// each of these rounds. So a bug is found even if some rounds succeed by chance.
+/// Number of rounds, in each of which the client must get the key. By chance an attempt may find
+/// the key free between two bodies, but hardly in every round. So a bug is found even if some
+/// rounds succeed by chance.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 
@@ -27,8 +28,8 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Lets a client without a queue try to take the key in each round, and notes the time until it got
-/// the key. Stops after the first round in which the client did not get the key.
+/// Lets a client without a queue try to take the key in each round, and notes the time until the
+/// client has the key. Stops after the first round in which the client did not get the key.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {

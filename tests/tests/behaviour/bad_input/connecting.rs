@@ -28,8 +28,8 @@ async fn refuse_all(cases: Vec<Case>) {
     refuse_all_within(cases, SILENT).await;
 }
 
-/// Like `refuse_all`, but with another timeout, for cases that need the server's answer. On a busy
-/// machine that answer may be late.
+/// Like `refuse_all`, but with another timeout, for servers that answer with an error. The timeout
+/// must be long, because on a busy machine this answer may be late.
 async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
     for (what, url, variants, expected) in cases {
@@ -216,8 +216,9 @@ async fn servers_other_than_redis_are_refused() {
     refuse_all(cases).await;
 }
 
-/// Fails if an endless reply blocks a caller, or is kept in memory. In an earlier version, a line
-/// of 200 MB made a call with a `wait` of 4 s wait for 167 s.
+/// While the pool connects, the server sends a reply without an end. Fails if the caller waits for
+/// the end, or if the pool reads most of the reply. In an earlier version, a line of 200 MB made a
+/// call with a `wait` of 4 s wait for 167 s.
 #[tokio::test]
 async fn endless_replies_at_connect_are_refused() {
     const MOST: usize = 200_000_000;
@@ -265,7 +266,8 @@ async fn wrong_credentials_and_databases_are_refused() {
     refuses_credentials(&ServerOptions::new()).await;
 }
 
-/// Fails if the log-in of a RESP2 connection omits the user, the password or the database.
+/// The server has no command `HELLO`, so the pool uses RESP2. Fails if the pool then logs in
+/// without the user, the password or the database.
 #[tokio::test]
 async fn resp2_connections_send_credentials_and_database() {
     let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
@@ -321,8 +323,8 @@ async fn refuses_credentials(options: &ServerOptions) {
     refuse_all_within(cases, NO_OUTAGE).await;
 }
 
-/// Fails if the text of a pool, a request, a guard or an error contains the password. Also fails if
-/// the text of a guard or an error contains a token.
+/// Fails if the debug output of a pool, a request, a guard or an error contains the password. Also
+/// fails if the output of a guard or an error contains the token of the lock.
 #[tokio::test]
 async fn debug_output_of_a_pool_hides_its_password() {
     let server = ServerOptions::new().password(CANARY).start();

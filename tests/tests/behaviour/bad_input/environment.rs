@@ -80,8 +80,8 @@ fn valid_variables_are_used() {
     assert_eq!(patient_outcome(&environment), Event::Done);
 }
 
-/// Runs a process with these variables. Starts it again if its connection timed out, as may happen
-/// on a busy machine (see `wait::connected`).
+/// Runs a process with these variables. If the process cannot reach the store, as may happen on a
+/// busy machine, starts another process, for up to `LIMIT`.
 fn patient_outcome(environment: Variables) -> Event {
     let end = Instant::now() + LIMIT;
     let mut ended = outcome(environment);
@@ -93,7 +93,8 @@ fn patient_outcome(environment: Variables) -> Event {
     ended
 }
 
-/// Fails if the password in the file is not used, or if the error does not name a missing file.
+/// `LEASEHOLD_PASSWORD_FILE` names a file that contains the password. Fails if the pool does not
+/// use this password. Also fails if the file is removed and the error does not name it.
 #[test]
 fn a_password_file_is_used() {
     let server = ServerOptions::new().password(CANARY).start();

@@ -1,4 +1,4 @@
-//! Servers that are not Redis.
+//! Servers for tests of bad input: they accept connections, but do not answer like Redis.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -26,8 +26,8 @@ pub(crate) fn answering(answer: &'static [u8]) -> u16 {
 }
 
 /// Starts a server that answers the first request with `begin`, and then sends `more` again and
-/// again. It stops when the client closes the connection or after `most` bytes, and counts the
-/// bytes.
+/// again. It stops when the client closes the connection, or after `most` bytes. Returns the port,
+/// and a counter of the sent bytes.
 pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<AtomicUsize>) {
     let (listener, port) = listen();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -61,14 +61,14 @@ pub(crate) fn closes() -> u16 {
     port
 }
 
-/// Starts a server that accepts connections and never answers, until the returned listener is
-/// dropped.
+/// Starts a server that accepts connections but never answers. The server runs until the returned
+/// listener is dropped.
 pub(crate) fn is_silent() -> (TcpListener, u16) {
     listen()
 }
 
-/// Returns a port that refuses connections. No other test gets this port until the socket is
-/// dropped.
+/// Returns a port that refuses connections. No other test gets this port until the returned socket
+/// is dropped.
 pub(crate) fn is_not_there() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().expect("a socket");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -23,7 +23,8 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Number of bodies that have run. Most calls of these tests must not run a body.
+/// Number of bodies of `order` and `expression` that have run. A refused call must not run its
+/// body.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
@@ -159,7 +160,8 @@ async fn reserved_keys_are_refused() {
     }
 }
 
-/// Fails if a call gets a lock without a fence, on a store where every lock has a fence.
+/// The proxy replaces the server's answer to an acquire by an answer without a fence. Fails if the
+/// call still gets the lock, because every lock on this store has a fence.
 #[tokio::test]
 async fn a_grant_without_a_fence_is_refused() {
     let server = Server::start();
@@ -301,7 +303,8 @@ async fn a_key_with_other_data_is_left_unchanged() {
         );
         assert_eq!(probe.kind(&format!("lock:{key}")), key);
     }
-    // On the server, a string without a ttl has the form of a lock that never expires.
+    // A string without a ttl looks like a lock that never expires. So the call is refused as
+    // contended, and gets no `retry_after`.
     probe.run::<()>(cmd("SET").arg("lock:string").arg("v"));
     let error = refusal(&pool, "string").await;
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
@@ -357,8 +360,8 @@ async fn a_replica_refuses_a_lock() {
     );
 }
 
-/// Fails if a garbled answer is accepted as a valid answer, or if the pool does not recover from
-/// it.
+/// The proxy replaces the server's answers by bytes that the protocol of Redis does not allow.
+/// Fails if the pool accepts such an answer, or if it cannot take the lock afterwards.
 #[tokio::test]
 async fn the_pool_recovers_from_garbled_answers() {
     let server = Server::start();
@@ -380,8 +383,8 @@ async fn the_pool_recovers_from_garbled_answers() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if an endless line from a previously correct server blocks a caller, or if the pool does
-/// not recover from it.
+/// The proxy replaces an answer by 80,000 bytes of a line that does not end. Fails if the call
+/// waits for the end of the line, or if the pool cannot take the lock afterwards.
 #[tokio::test]
 async fn the_pool_recovers_from_an_endless_answer() {
     let server = Server::start();
@@ -405,7 +408,8 @@ async fn the_pool_recovers_from_an_endless_answer() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a permanent error is retried until the call's waiting time is over.
+/// The key contains data of another application, so each request fails with the same error. Fails
+/// if the call repeats its request until its `wait` is over.
 #[tokio::test]
 async fn permanent_errors_are_not_retried() {
     let server = Server::start();

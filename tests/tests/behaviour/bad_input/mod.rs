@@ -1,5 +1,5 @@
-//! Tests of users' mistakes. Every mistake must soon return a typed error that names the remedy,
-//! without a panic and without the password.
+//! Tests of mistakes in options, URLs and keys. Every mistake must soon cause a typed error that
+//! names the remedy and does not contain the password. Nothing may panic.
 
 mod connecting;
 mod environment;
@@ -15,8 +15,8 @@ use leasehold_tests::lateness::Excuse;
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Start of a call whose duration is checked. The measured delays of a busy machine extend its time
-/// limit.
+/// Start of a call whose duration is checked. The call's time limit is extended by the measured
+/// delays of a busy machine.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     at: Instant,

@@ -1,5 +1,5 @@
-//! Tests of the main purpose of a lock: bodies with the attribute lose no update when they read a
-//! number, pause, and write it back.
+//! Tests of the main purpose of a lock. Annotated functions read a number, pause, and write the
+//! number plus one. No update may be lost.
 
 use std::fs;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// A counter that needs a lock, and the recorder of overlaps.
+/// A counter that only a holder of the lock may change, and a recorder that detects overlapping
+/// bodies.
 #[derive(Default)]
 struct Shared {
     number: AtomicU64,
@@ -40,8 +41,8 @@ async fn add_one(
     Ok(())
 }
 
-/// Fails without a lock, or with two holders at a time: the counter then ends below the number of
-/// calls.
+/// Fails if two bodies run inside the lock at the same time. An update is then lost, and the
+/// counter ends below the number of calls.
 async fn tasks_lose_no_update(urls: &[String]) {
     const TASKS: u64 = 24;
     const TIMES: u64 = 15;
@@ -76,7 +77,8 @@ async fn tasks_lose_no_update_in_memory() {
     tasks_lose_no_update(&[url.clone(), url]).await;
 }
 
-/// Two pools on one server stand for two processes. They share one recorder of overlaps.
+/// Two pools on one server stand for two processes. Their bodies report to one recorder, which
+/// detects overlaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_lose_no_update_in_redis() {
     let server = Server::start();
@@ -114,7 +116,8 @@ fn processes_lose_no_update() {
     let program = env!("CARGO_BIN_EXE_worker");
     let mut workers = [(); 3].map(|()| Worker::spawn(program, &job));
     for worker in &mut workers {
-        // On a busy machine, the pool of a worker may not connect in time.
+        // On a busy machine, the pool of a worker may not connect in time. Another worker then
+        // replaces this one.
         while !connects(worker) {
             *worker = Worker::spawn(program, &job);
         }

@@ -54,8 +54,9 @@ async fn load(
     most.load(Ordering::SeqCst)
 }
 
-/// Fails if a call of either version is refused, or if more calls hold the lock than the larger
-/// number of permits allows. An exclusive lock must have one holder.
+/// The versions differ in the number of permits, or in the ttl and the watchdog. Fails if a call is
+/// refused, or if more calls hold a lock than the larger number of permits allows. An exclusive
+/// lock must have one holder.
 async fn versions_with_other_permits_and_ttls_exclude_each_other(store: &Store) {
     let most = load(
         store,
@@ -72,8 +73,8 @@ async fn versions_with_other_permits_and_ttls_exclude_each_other(store: &Store) 
     assert_eq!(most.await, 1);
 }
 
-/// Fails if locks with different keys exclude each other. `docs/production.md` states that they do
-/// not.
+/// The versions use different keys for the same order. Fails if their locks exclude each other.
+/// `docs/production.md` states that they do not.
 async fn versions_with_another_key_template_do_not_exclude(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;
@@ -124,7 +125,8 @@ where
         .await?
 }
 
-/// Fails if a version runs an order again, or reads a different order from a kept result.
+/// The versions use different types for the kept result of one order. Fails if a version runs the
+/// body again although a result is kept, or reads a different order from this result.
 async fn versions_with_another_result_type_never_run_twice(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let first = OldOrder { id: 1 };

@@ -1,5 +1,5 @@
-//! Tests of `cooldown`, which keeps a lock held for a while after its body. The lock refuses the
-//! second click of a double click, even if it comes after the end of the first call.
+//! Tests of `cooldown`, which keeps a lock held for a while after its body. So the second click of
+//! a double click is refused, even if it comes after the end of the first call.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -64,8 +64,8 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
     }
 }
 
-/// Fails if a click after the end of the first call gets the lock. Also fails if its `retry_after`
-/// is the ttl instead of the cooldown.
+/// The first call has ended, but the cooldown of its lock has not. Fails if another click gets the
+/// lock, or if its `retry_after` is longer than the cooldown.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
@@ -89,8 +89,8 @@ async fn a_late_double_click_is_refused(store: &Store) {
     assert_eq!(click(&other, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if the lock stays held after any result except `Ok`. A retry must then get the lock at
-/// once.
+/// A body fails, panics or is dropped. Fails if the lock then stays held for the cooldown, because
+/// a retry must get it at once.
 async fn a_retry_after_a_failure_gets_the_lock(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -133,8 +133,8 @@ async fn a_waiting_call_gets_the_lock_after_the_cooldown(store: &Store) {
         Ok::<_, LockError>(at)
     };
     let release = async {
-        // Before the release, both calls must have been refused once. They then sleep until a time
-        // far after the cooldown.
+        // During this sleep, both waiting calls are refused for the first time. The lock still has
+        // its ttl, so they plan to sleep far beyond the cooldown.
         sleep(Duration::from_millis(300)).await;
         let at = Instant::now();
         guard.release_after(cooldown).await?;
@@ -172,8 +172,8 @@ async fn a_kept_lock_is_not_handed_over(store: &Store) {
     }
 }
 
-/// Fails if the cooldown of a guard or of a `run` body differs from the attribute's cooldown, or if
-/// an impossible cooldown is accepted.
+/// Fails if `release_after` or `run_with_cooldown` keeps the lock differently from the attribute's
+/// `cooldown`. Also fails if an impossible cooldown is accepted.
 async fn by_hand(store: &Store) {
     let pool = store.pool().await;
     let short = Duration::from_millis(200);
@@ -257,7 +257,8 @@ fn deeper(pool: LockPool, depth: u32) -> futures_util::future::BoxFuture<'static
     Box::pin(all_options(pool, depth))
 }
 
-/// Fails if a nested call keeps or releases the lock, or if one of several keys is not kept.
+/// The annotated function has two keys, runs detached, and calls itself. Fails if a nested call
+/// keeps or releases the locks, or if one of the keys is not kept after the outer call.
 async fn hold_applies_to_several_detached_and_nested_keys(store: &Store) {
     let pool = store.pool().await;
     let started = Instant::now();
@@ -285,7 +286,7 @@ on_every_store_of_leases! {
     hold_applies_to_several_detached_and_nested_keys,
 }
 
-// etcd does not report the end of a lock, so tests of `retry_after` are missing here.
+// etcd does not report when a lock will end, so the test of `retry_after` is missing here.
 on_etcd! {
     a_retry_after_a_failure_gets_the_lock,
     a_waiting_call_gets_the_lock_after_the_cooldown,

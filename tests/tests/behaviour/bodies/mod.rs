@@ -1,5 +1,5 @@
-//! Tests of the bodies of locked calls. No other body is inside the lock of a body, and the lock
-//! becomes free after any end of the body.
+//! Tests of the bodies of calls. While a body runs, no other body may run inside the same lock.
+//! After any end of the body, the lock must become free.
 
 mod blocking;
 mod concurrency;
@@ -19,8 +19,8 @@ use leasehold_tests::wait;
 /// Time for which a call with a ttl of ten seconds or more waits for the answer to its release.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A time less than the ttl of each lock whose release these tests await, so that no such lock
-/// expires within it.
+/// Time limit for a release. It is shorter than the ttl of each lock that `is_released` checks, so
+/// a lock that becomes free in this time was released.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Fails if `key` is still locked after a call that began at `asked` has released it. On a busy

@@ -33,8 +33,8 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if a call waits forever for a panicked engine. Also fails if a lease still counts as held
-/// after the panic. The engine panics on a caller's thread, while other callers wait for its mutex.
+/// The engine panics on a caller's thread, while other callers wait for the engine's mutex. Fails
+/// if a call then waits forever, or if a lease still counts as held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_panicked_engine() {
     let server = Server::start();
@@ -52,7 +52,7 @@ async fn panics_at(url: &str) {
     }
     let ((reached, is_reached), (go, gone)) = (channel(), channel());
     let inside = pool.clone();
-    // The engine holds its mutex until the test signals it, and then panics.
+    // This thread holds the engine's mutex until the test sends a signal, and then panics.
     let panics = tokio::task::spawn_blocking(move || {
         inside_engine(&inside, move || {
             reached.send(()).expect("the test waits");

@@ -36,8 +36,9 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard dropped at the very end of its thread stays held, or makes the engine unusable.
-/// At that time, the thread can no longer enter a runtime.
+/// A guard is dropped with a thread-local variable, at the very end of its thread. The thread can
+/// then no longer enter a runtime. Fails if the lock stays held, or if the engine is unusable
+/// afterwards.
 async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -49,8 +50,8 @@ async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
         // A thread outside of any runtime.
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
-                // The thread initializes this variable before the runtime's thread-local variables,
-                // so the variable, with its guard, is destroyed after them.
+                // This variable is initialized before the thread-local variables of the runtime. So
+                // it is destroyed after them, together with its guard.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });
@@ -122,8 +123,8 @@ async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     is_free(&pool, "another").await;
 }
 
-/// Polls each call only once at first. Fails if a request is sent only at a further poll of some
-/// call, or if a call then gets no answer.
+/// The test polls each call once, and again only when all locks are on the server. Fails if a
+/// request is sent only at a further poll of a call, or if a call gets no answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;

@@ -1,5 +1,5 @@
-//! Tests of a server that forgets its scripts again and again. The pool must then send the source
-//! of the scripts.
+//! Tests of a Redis server that forgets its Lua scripts again and again, because another client
+//! flushes them. The pool must then send the source of the scripts again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     assert!(sources > 10, "the source was sent {sources} times only");
 }
 
-/// Returns the number of bytes that the server receives while a pool connects.
+/// Returns the number of bytes that the server receives while a pool connects and takes a lock.
 async fn bytes_to_connect(server: &Server) -> u64 {
     let received = || -> u64 {
         let stats: String = server.probe().run(cmd("INFO").arg("stats"));
@@ -118,8 +118,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if, after a single flush, the calls of the pool contain the long source of their scripts
-/// (`EVAL`). The pool must load the scripts again instead.
+/// The scripts are flushed once before a group of calls. Fails if the requests of these calls
+/// contain the long source of their scripts (`EVAL`). The pool must load the scripts again instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();

@@ -55,7 +55,8 @@ fn lower_this_thread() {
     rustix::process::nice(1).expect("each thread may be nicer");
 }
 
-/// Fails if threads of low priority wait forever, delay other threads, or leave locks behind.
+/// Threads of low and of normal priority take locks through one pool. Fails if a call hangs, or if
+/// a lock is left behind.
 #[test]
 fn low_priority_threads_get_locks_beside_normal_ones() {
     let server = Server::start();
@@ -91,7 +92,8 @@ fn low_priority_threads_get_locks_beside_normal_ones() {
     });
 }
 
-/// Fails if a thread of low priority waits until an idle runtime reads the answer.
+/// The runtime that should read the answers is idle. Fails if a call on a thread of low priority
+/// waits until this runtime reads its answer.
 #[test]
 fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     /// Bound for five pairs of an acquire and a release. The keeper sends requests for threads of
@@ -101,8 +103,8 @@ fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     let server = Server::start();
     let idle = small();
     let pool = idle.block_on(pool(&server));
-    // This call makes the runtime `idle` the reader of the answers. It reads none, because it is
-    // not polled again.
+    // This call makes the runtime `idle` the reader of the answers. The runtime then reads none,
+    // because it is not polled again.
     idle.block_on(pair(&pool, "first"));
     let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
@@ -122,8 +124,9 @@ fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if an abandoned call leaves its lock behind, because the keeper sends its request after
-/// the drop. In this test a thread of low priority begins the call, and another thread drops it.
+/// A thread of low priority begins a call, whose request the keeper must send. Another thread drops
+/// the call. Fails if the keeper sends the request after the drop, because the lock would be left
+/// behind.
 #[test]
 fn a_call_dropped_on_another_thread_sends_no_request() {
     let server = Server::start();
@@ -159,8 +162,9 @@ async fn no_call_waits_for_a_blocked_runtime() {
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails if calls wait for a blocked runtime. Runs on any store. All workers of another runtime are
-/// blocked for `length`. Meanwhile, a call that takes longer than `slow` counts as late.
+/// Blocks all workers of another runtime, which reads the answers, for `length`. Fails if calls on
+/// the test's runtime wait for it: a call that takes longer than `slow` counts as late. Runs on any
+/// store.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
     length: Duration,
@@ -247,8 +251,8 @@ async fn no_call_waits_for_one_blocked_worker() {
     }
 }
 
-/// Fails if a dropped runtime leaves locks of its calls on the server, or if calls of the next
-/// runtime wait.
+/// Runtimes are dropped while their calls wait for answers. Fails if a lock of such a call stays on
+/// the server, or if the calls of the next runtime hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_ended_during_a_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
@@ -260,8 +264,8 @@ async fn a_runtime_ended_during_a_request_leaves_nothing() {
         let (pool, asked) = (pool.clone(), Arc::clone(&asked));
         let ended = tokio::task::spawn_blocking(move || {
             let runtime = small();
-            // The runtime of the first call reads the answers. All later calls are dropped after
-            // `number % 8` polls.
+            // The runtime of the first call reads the answers. All later calls are dropped with the
+            // runtime, after it has yielded `number % 8` times.
             runtime.block_on(pair(&pool, "first"));
             for task in 0..16 {
                 let (pool, asked) = (pool.clone(), Arc::clone(&asked));
@@ -289,7 +293,8 @@ async fn a_runtime_ended_during_a_request_leaves_nothing() {
     .await;
 }
 
-/// Fails if the calls of short-lived runtimes on one pool wait for dropped runtimes.
+/// Many short-lived runtimes use one pool, one after the other. Fails if their calls wait for a
+/// runtime that was already dropped.
 #[test]
 fn short_runtimes_share_a_pool() {
     let server = Server::start();
@@ -302,8 +307,8 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // A call that nobody wakes would wait until the keeper wakes. While the keeper has a timer,
-        // it sleeps for at most one second, so this bound is below that.
+        // If nobody reads the answer to a call, the call waits until the keeper wakes and reads it.
+        // The keeper sleeps for up to one second, so this bound is shorter.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
@@ -416,12 +421,12 @@ fn connections(probe: &RedisProbe) -> u64 {
         .expect("a number")
 }
 
-/// Fails if a connection counts as silent only because the runtime that reads its answers is not
-/// polled, and so does not read the answer to a `PING`.
+/// The runtime that reads the answers is idle, so it does not read the answer to a `PING`. Fails if
+/// the pool replaces its connection because the connection seems silent.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
-    /// An idle connection gets a `PING` after 15 s. It counts as silent after another `io_timeout`
-    /// without an answer.
+    /// Time for which the runtime is idle. An idle connection gets a `PING` after 15 s. It counts
+    /// as silent after another `io_timeout` without an answer.
     const IDLE: Duration = Duration::from_secs(20);
     /// The `io_timeout`. Even on a busy machine, an answer takes less time.
     const SILENT: Duration = Duration::from_secs(3);
@@ -440,8 +445,8 @@ fn an_idle_runtime_costs_no_connection() {
     assert!(!replaced, "each time");
 }
 
-/// Fails if the pool does not detect the end of an idle connection to a server without push
-/// messages.
+/// An idle connection to a server without push messages (RESP2) ends. Fails if the pool does not
+/// detect this and replace the connection at once.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
     let server = ServerOptions::new()

@@ -44,7 +44,7 @@ async fn leave(held: LockGuard, what: &str) {
 }
 
 /// Kills all connections except the probe's. Before that, waits until the pool is connected,
-/// because it may still be replacing its previous connection.
+/// because the pool may still be replacing its previous connection.
 async fn kill_all(probe: &RedisProbe) {
     let killed = || kill_clients(probe) >= 1;
     wait::until_async("the pool is connected", PATIENCE, killed).await;
@@ -75,11 +75,12 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The ttl in the first attempt of the next test. Each further attempt doubles it, until the delays
-/// of the machine are short enough in comparison.
+/// Ttl of the first attempt in the next test. If the delays of the machine are too long for this
+/// ttl, a further attempt doubles it.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Delay of the next attempt to connect while an attempt hangs: a quarter of the `io_timeout`.
+/// Time after which the pool starts another attempt to connect while one attempt hangs: a quarter
+/// of the `io_timeout`.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 
 /// Fails if a lease is lost because of a short outage.
@@ -137,8 +138,8 @@ async fn outage(
     tokio::time::sleep(ttl).await;
     // The lease must survive if the sum below is shorter than the ttl. The outage may begin just
     // before a renewal, and two renewals are a third of the ttl apart. A new connection and a
-    // renewal take some twenty wake-ups. On a busy machine, only few wake-ups have the longest
-    // delay. So this delay is added eight times.
+    // renewal need some twenty wake-ups of threads. On a busy machine, only few of them have the
+    // longest delay, so this delay is added eight times.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {
@@ -165,8 +166,8 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
     }
 }
 
-/// Fails if a restart requires a new pool, or if a lease is lost although the server has it on
-/// disk.
+/// Fails if the pool cannot be used after a restart of its server. Also fails if a lease is lost
+/// although the server has stored the lock on disk.
 #[tokio::test]
 async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = ServerOptions::new().append_only().start();
@@ -207,7 +208,8 @@ async fn a_lock_forgotten_by_the_server_is_lost() {
     assert!(!probe.exists("forgotten"), "a renewal made it anew");
 }
 
-/// Fails if the pool loads its scripts only once.
+/// Another client flushes the server's scripts before almost every request, so the pool must load
+/// them again. Fails if a call fails, or if a lease is lost.
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again() {
     let server = Server::start();
@@ -232,7 +234,8 @@ async fn flushed_scripts_are_loaded_again() {
     wait::until_async("it is released", TTL / 2, is_free).await;
 }
 
-/// Fails if a stopped server blocks callers for longer than their `wait`, or forever.
+/// Fails if a paused server blocks a call for longer than its `wait`. Also fails if the pool then
+/// does not work again, or leaves the lock of this call behind.
 #[tokio::test]
 async fn a_paused_server_delays_calls_at_most_by_their_budget() {
     let server = Server::start();
@@ -255,7 +258,8 @@ async fn a_paused_server_delays_calls_at_most_by_their_budget() {
     wait::until_async("nothing is left", PATIENCE, || !probe.exists("paused")).await;
 }
 
-/// Fails if the pool needs RESP3.
+/// The server has no command `HELLO`, so it supports only RESP2. Fails if the pool cannot use this
+/// server.
 #[tokio::test]
 async fn an_old_server_without_hello_is_usable() {
     let server = ServerOptions::new()

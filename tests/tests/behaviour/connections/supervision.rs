@@ -63,7 +63,8 @@ async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
     wait::until_async("only the probe is left", LONG, gone).await;
 }
 
-/// Fails if the pool replaces its connection without a pause after the server became a replica.
+/// The server becomes a read-only replica. Fails if the pool then replaces its connection again and
+/// again without a pause.
 #[tokio::test]
 async fn a_demoted_master_is_not_flooded_with_reconnects() {
     let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
@@ -169,8 +170,8 @@ async fn pass_time(span: Duration) {
     tokio::time::resume();
 }
 
-/// Fails if a timeout beyond the range of the clock causes a later panic, or if a timeout of zero
-/// makes every call fail.
+/// Fails if the pool accepts an `io_timeout` of zero, with which every call would fail. Also fails
+/// if it accepts one beyond the range of the clock, which could cause a panic later.
 #[tokio::test]
 async fn an_invalid_timeout_is_refused() {
     for url in ["memory://", "redis://127.0.0.1:1/"] {
@@ -184,8 +185,8 @@ async fn an_invalid_timeout_is_refused() {
     }
 }
 
-/// Fails if the pool does not pause between attempts to load forbidden scripts, or if the error
-/// does not name the missing permission.
+/// The user of the pool may no longer load scripts. Fails if the pool does not pause between its
+/// attempts to load them, or if the error does not name the missing permission.
 #[tokio::test]
 async fn forbidden_scripts_are_retried_with_pauses() {
     let server = Server::start();
@@ -227,7 +228,8 @@ async fn forbidden_scripts_are_retried_with_pauses() {
     }
 }
 
-/// Fails if another process never gets the lock while calls of one process always wait for it.
+/// Calls of one process wait for a lock at all times. Fails if another process then never gets this
+/// lock.
 #[tokio::test]
 async fn a_busy_process_lets_other_processes_in() {
     let server = Server::start();

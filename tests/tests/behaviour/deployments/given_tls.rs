@@ -1,4 +1,4 @@
-//! `LockPoolBuilder::tls`: the program configures rustls.
+//! Tests of `LockPoolBuilder::tls`, with which a program passes its own configuration of rustls.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn config(authority: &Authority, own: Option<&Identity>) -> Arc<ClientConfig> {
 }
 
 /// Fails if locks, `inspect` or `check` do not use the given configuration, or if a pool connects
-/// with a wrong one. The server at `url` must require certificates of `authority`.
+/// with a wrong configuration. The server at `url` must require client certificates of `authority`.
 async fn is_used(url: &str, authority: &Authority) {
     let own = authority.issue("service");
     let builder = || -> LockPoolBuilder { LockPool::builder().url(url).io_timeout(NO_OUTAGE) };
@@ -91,7 +91,7 @@ async fn postgres_uses_it() {
     let authority = Authority::new();
     let server = Postgres::with_tls(&authority, NAME, true);
     let url = server.migrated().url().replace("127.0.0.1", NAME);
-    // Without a configuration, this mode verifies nothing.
+    // Without a given configuration, `sslmode=require` verifies no certificate.
     is_used(&format!("{url}?sslmode=require"), &authority).await;
 }
 

@@ -1,4 +1,5 @@
-//! Tests of `replicas`: a lock is granted only when this number of replicas has confirmed it.
+//! Tests of the option `replicas`: the number of replicas that must confirm a lock before the call
+//! gets it.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
-/// may wake up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine may delay each thread that handles
+/// a call by up to two seconds.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time limit for the confirmation of the replicas: an eighth of the limit for an answer.
@@ -122,8 +123,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // Here no acquire can arrive after its removal, so one removal is enough. The pool must not
-        // continue to repeat removals until the end of the ttl.
+        // The master has answered each acquire, so no acquire can arrive after its removal, and one
+        // removal is enough. The pool must not repeat removals until the end of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -150,7 +151,7 @@ async fn too_few_replicas_are_an_error_every_time() {
         .expect("released");
 }
 
-/// Fails if `all` is satisfied although there are no replicas.
+/// Fails if a pool with `replicas=all` grants a lock on a server without replicas.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_all_without_replicas_is_an_error() {
     let server = Server::start();
@@ -170,7 +171,8 @@ async fn replicas_all_without_replicas_is_an_error() {
         .expect("released");
 }
 
-/// Fails if a call with time left does not make another attempt after the replica is back.
+/// One of two required replicas is paused, so a waiting call cannot get its lock. Fails if the call
+/// does not get the lock after the replica resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_waits_for_a_returning_replica() {
     let group = Group::start();
@@ -220,7 +222,8 @@ async fn a_renewal_on_too_few_replicas_does_not_count() {
     wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
 }
 
-/// Fails if the error does not name a missing permission for WAIT.
+/// The user lacks the permission for `WAIT`, the command that waits for replicas. Fails if the
+/// error of an acquire does not name this permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_permission_for_wait_is_named() {
     let group = Group::start();
@@ -262,9 +265,9 @@ async fn mistakes_are_reported() {
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
 }
 
-/// Fails if a pool that connects while a replica is down treats the remaining replicas as all
-/// replicas. If the other replica then became the master, the old master could still grant locks
-/// that only its remaining replica confirms. These locks would be lost.
+/// One of two replicas is down when a pool with `replicas=all` connects. Fails if the confirmation
+/// of the running replica is enough for this pool. If the absent replica later became the master,
+/// it would lack the locks that only the other replica has confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_known_to_the_sentinels() {
     let _place = room::enter();

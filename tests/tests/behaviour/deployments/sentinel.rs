@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
-/// may wake up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine may delay each thread that handles
+/// a call by up to two seconds.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn connect(url: &str) -> LockPool {
@@ -43,8 +43,7 @@ async fn refused(url: &str) -> (String, String) {
     }
 }
 
-/// Sets the Sentinels' timeout so high that they do not replace a master that a busy machine
-/// delays.
+/// Sets the Sentinels' timeout so high that they do not replace a master delayed by a busy machine.
 fn is_patient(deployment: &Deployment, url: &str) {
     let password = url.split_once("sentinel_password=");
     let password = password.map_or(String::new(), |(_, password)| format!(":{password}@"));
@@ -104,8 +103,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if the pool does not query the Sentinels again after a silence of the master. Also fails
-/// if it uses the old master after that master resumes.
+/// The master hangs, and the Sentinels promote a replica. Fails if the pool does not switch to the
+/// new master. Also fails if the pool uses the old master again after the old master resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_master_is_abandoned() {
     let deployment = Deployment::start();
@@ -123,7 +122,7 @@ async fn a_hanging_master_is_abandoned() {
     works(&pool, "afterwards").await;
 }
 
-/// Fails if the pool stays with a master demoted without a crash.
+/// Fails if the pool stays with a running master after the Sentinels have demoted it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demoted_master_is_abandoned() {
     let deployment = Deployment::start();
@@ -211,7 +210,8 @@ async fn a_replica_named_as_master_is_refused() {
     }
 }
 
-/// Fails if Sentinels cut off with the old master outvote a Sentinel that detected the fail-over.
+/// Two Sentinels name the old master, with an old configuration epoch. A third Sentinel names the
+/// new master, with a newer epoch. Fails if the pool uses the old master.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {
     let (old, new) = (Server::start(), Server::start());
@@ -237,7 +237,7 @@ async fn the_newest_configuration_counts() {
     );
 }
 
-/// Fails if an error does not name the remedy.
+/// Fails if the error for a wrong URL or password does not name the remedy, or shows a password.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_reported() {
     let deployment = Setup::new().passwords("pass-1", "pass-2").start();

@@ -17,7 +17,7 @@ const TTL: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Another client that follows the convention.
+/// Another client that follows the convention `SET NX PX`.
 trait Peer {
     /// Tries once to take `key`. The lock must expire after `ttl`.
     fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
@@ -29,7 +29,7 @@ trait Peer {
     fn forge(&mut self, key: &str) -> bool;
 }
 
-/// Tests all interactions of two clients on one key.
+/// Tests all interactions of leasehold with another client on one key.
 fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     let server = Server::start();
     let mut peer = peer_of(&server);
@@ -54,7 +54,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     });
 }
 
-/// Fails if leasehold overwrites the value of the other client.
+/// Fails if leasehold takes a lock that the other client holds, or overwrites its value.
 async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
@@ -87,8 +87,8 @@ async fn we_exclude_it(
     assert!(peer.release());
 }
 
-/// Fails if a waiting call of leasehold relies on messages, which only leasehold's own releases
-/// send.
+/// The other client releases its lock without a message, or lets it expire. Fails if a waiting call
+/// of leasehold then does not get the lock.
 async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     let waiting = tokio::spawn(pool.lock(key).ttl(TTL).wait(PATIENCE).acquire());

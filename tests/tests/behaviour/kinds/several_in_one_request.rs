@@ -24,8 +24,9 @@ const HANG: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// The `io_timeout` of pools that must detect a missing answer, or a missing confirmation by a
-/// replica. They detect it after a quarter of this time.
+/// The `io_timeout` of pools in tests with a missing answer or a missing confirmation by a replica.
+/// A pool detects a missing answer after a quarter of this time, and a missing confirmation after
+/// an eighth.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -84,14 +85,15 @@ async fn several_keys_behind_sentinels_are_two_scripts() {
     expect_scripts(20, &pool, &probe, &["a", "b"]).await;
 }
 
-/// Fails if keys of one slot need more than one script, or if keys of several slots fail.
+/// Fails if an acquire of keys of one slot needs more than one script, or if an acquire of keys of
+/// several slots fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let probe = cluster.probe_of("lock:{t}:a");
-    // On a cluster, the releases are sent in one pipeline, each as a separate script. So ten rounds
-    // are 10 scripts for acquires and 30 for releases.
+    // A cluster gets the releases of the three keys in one pipeline, each as a separate script. So
+    // ten rounds are 10 scripts for acquires and 30 for releases.
     let keys = ["{t}:a", "{t}:b", "{t}:c"];
     expect_scripts(40, &pool, probe, &keys).await;
     let all_are_free = || keys.iter().all(|key| !probe.exists(&format!("lock:{key}")));
@@ -163,7 +165,7 @@ async fn a_refused_call_writes_nothing() {
 }
 
 /// Fails if a call for several keys overtakes calls that have waited longer for one of its keys.
-/// Also fails if it never gets its locks.
+/// Also fails if the call never gets its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_for_several_keys_queues_behind_other_calls() {
     let server = Server::start();
@@ -193,7 +195,9 @@ async fn a_call_for_several_keys_queues_behind_other_calls() {
     assert!(in_order || CLAIM < excuse.so_far(), "{fences:?}");
 }
 
-/// Fails if a repeated request is refused because of its own locks, or if it leaves a key locked.
+/// The answer to a request for two keys is lost, so the pool repeats the request. Fails if the
+/// repeated request is refused because of the locks that the first one has taken, or leaves a key
+/// locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_request_gets_its_own_locks() {
     let server = Server::start();
@@ -218,8 +222,8 @@ async fn a_repeated_request_gets_its_own_locks() {
     }
 }
 
-/// Fails if an abandoned call leaves one of its keys locked. The pool must remove each key of a
-/// request in flight.
+/// A call is dropped after the server has set its keys, but before the answer arrives. Fails if the
+/// pool does not remove all of these keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
     let server = Server::start();
@@ -249,7 +253,8 @@ async fn a_dropped_call_leaves_nothing() {
     }
 }
 
-/// Fails if a forbidden key, or a key with data of another type, leaves the other keys locked.
+/// One of a call's keys is forbidden, or has data of another type. Fails if the refused call leaves
+/// its other keys locked.
 #[tokio::test]
 async fn an_unavailable_key_leaves_the_other_keys_free() {
     let server = Server::start();
@@ -278,8 +283,8 @@ async fn an_unavailable_key_leaves_the_other_keys_free() {
     guard.expect("free").release().await.expect("released");
 }
 
-/// Fails if a call gets its locks although the replica has not confirmed them, or if they stay on
-/// the server.
+/// Fails if a call gets its locks although the replica has not confirmed them, or if these locks
+/// stay on the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_without_replicas_do_not_count() {
     let master = ServerOptions::new()

@@ -33,8 +33,8 @@ async fn expect_free(store: &Store) {
     wait::until_async("all are free", HANG, || held(store).is_empty()).await;
 }
 
-/// Fails unless all keys except `rest` are released. They may be late if the machine was slow since
-/// `excuse` began.
+/// Fails unless exactly the keys in `rest` are still locked. The releases may be late if the
+/// machine was slow since `excuse` began.
 async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
     let awaited = held(store) == rest;
     assert!(awaited || RELEASE < excuse.so_far(), "{:?}", held(store));
@@ -172,12 +172,13 @@ async fn no_order_of_names_deadlocks(store: &Store) {
     calls.expect("each gets its turns");
 }
 
-/// Fails if `remaining` of a guard with two leases is not the rest of the lease that ends first.
+/// Fails if `remaining` of a guard with two leases is not the remaining time of the lease that ends
+/// first.
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // Time between the starts of the two leases. Even on a busy machine, the check is late by less
-    // than this, so the rests of the two leases differ clearly.
+    // Time between the starts of the two leases, and so between their ends. It is longer than the
+    // delays of a busy machine, so the check below can distinguish the two leases.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -190,7 +191,8 @@ async fn the_earliest_deadline_counts(store: &Store) {
     assert!(remaining + late < TTL, "{remaining:?}");
 }
 
-/// Fails if the test above does not detect that the end of the last lease is reported.
+/// Fails if the test above does not detect a bug: `remaining` returns the remaining time of the
+/// lease that ends last.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_deadline_of_the_latest_lease_is_detected() {
@@ -198,8 +200,8 @@ fn a_deadline_of_the_latest_lease_is_detected() {
     fails_with("LatestEndReported", test);
 }
 
-/// Fails if a body begins on an old lease because its call waited for another key. In one case the
-/// old lease has ended meanwhile. In the other case it has not.
+/// A call takes one key, and then waits so long for another key that the first lease is old, or has
+/// even ended. Fails if the body begins before the call has taken the first key again.
 async fn old_leases_are_taken_again_before_the_body(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
@@ -251,7 +253,8 @@ async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
     guard.expect("it came free").check().expect("all are held");
 }
 
-/// Fails if any key is locked although one of the keys cannot be locked.
+/// Fails if a call with no key, with too many keys or with an invalid key is accepted, or locks any
+/// of its keys.
 async fn invalid_calls_lock_nothing(store: &Store) {
     let pool = store.pool().await;
     let none: [&str; 0] = [];

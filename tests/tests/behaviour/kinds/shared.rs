@@ -183,7 +183,8 @@ async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     }
 }
 
-/// Fails if the key expires with the last reader although an earlier reader has a longer lease.
+/// A second reader takes the lock with a shorter lease than the first one. Fails if the lock is
+/// free after the end of the shorter lease.
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
@@ -291,8 +292,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
-/// gets the lock beside it.
+/// Fails if a nested call for an exclusive lock gets the lock beside the shared lock of its outer
+/// call, or waits for that lock.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");
@@ -324,7 +325,7 @@ async fn a_watched_share_outlives_its_ttl(store: &Store) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if the lock is free for a moment, or if waiting readers are not notified.
+/// Fails if a writer gets the lock after a downgrade, or if waiting readers do not get it.
 async fn a_downgrade_lets_readers_in_and_no_writer(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guard = write(&one, "k").acquire().await.expect("free");
@@ -378,7 +379,8 @@ async fn a_lost_lock_cannot_be_downgraded(store: &Store) {
     writer.release().await.expect("untouched");
 }
 
-/// Fails if shared locks leave a key on the server, or if their loss is not detected.
+/// Another client deletes the key of a lock that two readers share. Fails if the readers do not
+/// detect the loss, or if their shared locks leave a key on the server.
 #[tokio::test]
 async fn a_revoked_share_is_lost_and_leaves_nothing() {
     let server = Server::start();

@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Fails if renewals are sent by tasks of the user's runtime.
+/// Fails if renewals depend on tasks of the user's runtime, whose workers are all blocked here.
 async fn a_lease_is_renewed_while_all_workers_are_blocked(store: &Store) {
     let pool = LockPool::builder()
         .url(&store.url)

@@ -52,7 +52,7 @@ async fn take(request: LockRequest) -> LockGuard {
     request.ttl(TTL).watchdog().acquire().await.expect("free")
 }
 
-/// Fails if a lease of any kind is not renewed, or a lock is not released.
+/// Fails if a full server prevents the renewal or the release of a lock of any kind.
 #[tokio::test]
 async fn held_locks_on_a_full_server_are_renewed_and_released() {
     let server = start();
@@ -152,7 +152,8 @@ async fn new_locks_on_a_full_server_are_refused() {
     }
 }
 
-/// Fails if the last reader's lock is not released because a writer waits for it.
+/// A writer waits when the server becomes full. Fails if the last reader's release then does not
+/// free the lock.
 #[tokio::test]
 async fn the_last_share_is_released_to_a_waiting_writer() {
     let server = start();

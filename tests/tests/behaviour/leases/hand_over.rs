@@ -1,5 +1,5 @@
-//! Tests of locks that one process hands over to another process. Each pool of a test stands for a
-//! process.
+//! Tests of locks that one process (the handler) hands over to another process (the worker). Each
+//! pool of a test stands for a process.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Fails if the worker gets another fence, does not renew the lock, or does not release it.
+/// Fails if the worker gets another fence than the handler had, does not renew the lock, or does
+/// not release it.
 async fn the_worker_adopts_the_same_lock(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, SHORT).await;
@@ -40,13 +41,13 @@ async fn the_worker_adopts_the_same_lock(store: &Store) {
     guard.check().expect("it is renewed");
     assert!(store.probe.exists("k"));
     guard.release().await.expect("still held");
-    // This limit ends before the lease would end.
+    // This wait ends before the lease would end, so the key is free only because of the release.
     wait::until_async("it is free", SHORT / 2, || !store.probe.exists("k")).await;
     let later = take(&handler, TTL).await;
     assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
 }
 
-/// Fails if the first process renews or releases a lock that it has handed over.
+/// Fails if the handler renews or releases a lock that it has handed over.
 async fn a_handed_over_lock_expires_without_a_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, SHORT).await.hand_over().expect("held");
@@ -80,8 +81,8 @@ async fn a_handed_over_lock_is_adopted_once(store: &Store) {
     }
 }
 
-/// Fails if a handed-over lock has a wrong token or fence because the first process had passed it
-/// from call to call before.
+/// The handler passes the lock from call to call before each handover. Fails if the worker then
+/// cannot adopt the lock, or gets a wrong fence.
 async fn a_lock_handed_over_in_the_process_can_be_adopted(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);
@@ -232,7 +233,8 @@ on_stores!(sentinel cluster: (
     a_waiting_call_gets_the_lock_from_the_worker,
 ));
 
-/// Fails if a lock that cannot be adopted is handed over, or stays locked.
+/// Shared locks, permits, locks on several keys and downgraded locks cannot be adopted. Fails if
+/// such a lock is handed over, or stays locked after the refusal.
 #[tokio::test]
 async fn a_lock_unfit_for_a_hand_over_is_released() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -317,7 +319,8 @@ fn a_double_adoption_is_detected() {
     );
 }
 
-/// Fails if these tests do not detect the adoption of a kept lock.
+/// Fails if these tests do not detect the adoption of a kept lock, which has a constant instead of
+/// a token.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_adopted_kept_lock_is_detected() {
@@ -333,7 +336,8 @@ fn a_trusted_fence_of_the_handover_is_detected() {
     fails_with("ForgedFenceBelieved", test);
 }
 
-/// Fails if the value of another client is adopted as the lock of the handover, or is changed.
+/// Another client has written its own value to the key. Fails if a worker adopts this value as the
+/// lock of its handover, or changes it.
 #[tokio::test]
 async fn the_value_of_another_client_is_not_adopted() {
     let store = Store::redis("foreign_values");
@@ -374,7 +378,7 @@ async fn the_value_of_another_client_is_not_adopted() {
         .expect("held");
 }
 
-/// Fails if these tests do not detect that the first process continues to renew.
+/// Fails if these tests do not detect that the handler still renews a lock after its handover.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_renewal_after_a_hand_over_is_detected() {

@@ -32,8 +32,8 @@ on_stores!(redis sentinel cluster postgres etcd zookeeper: (
     another_leads_when_the_process_dies,
 ));
 
-// A quorum has no queue among processes, so the same leader may lead again and again, and the tests
-// of the order are missing here.
+// A quorum has no queue among processes, so one leader may lead again and again. Therefore
+// `max_hold_gives_others_their_turn` is missing here.
 on_stores!(redlock: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
@@ -242,8 +242,8 @@ async fn max_hold_gives_others_their_turn(store: &Store) {
     }
 }
 
-/// Fails if two bodies lead at the same time while leaders return, lose their leases and are
-/// dropped.
+/// Fails if two bodies lead at the same time while some leaders return and others lose their
+/// leases.
 async fn there_are_never_two_leaders(store: &Store) {
     const MEMBERS: usize = 3;
     const TERMS: u64 = 4;
@@ -396,8 +396,8 @@ async fn impossible_settings_are_refused() {
     );
 }
 
-/// Fails if the tests above do not detect a call that ends too early, or a value returned after a
-/// loss.
+/// Three seeded bugs: a call of `lead` ends too early, a value is returned after a loss, and two
+/// calls lead at the same time. Fails if the tests above do not detect each of them.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_end_are_found() {

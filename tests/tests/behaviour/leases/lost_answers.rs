@@ -12,8 +12,8 @@ use leasehold_tests::{cluster, sentinel, wait};
 const TTL: Duration = Duration::from_secs(20);
 const TIMES: u64 = 20;
 
-/// Fails if a repeated acquire is refused because of its own first attempt, or leaves a lock
-/// behind.
+/// The answer to an acquire is lost, so the pool repeats the acquire. Fails if the repetition is
+/// refused because of the lock that the first attempt has set, or if a lock is left behind.
 async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
     let connect = || wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE));
     let (pool, other) = (connect().await, connect().await);

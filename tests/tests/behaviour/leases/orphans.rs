@@ -114,8 +114,8 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
     slow
 }
 
-/// Fails if an acquire with an unknown outcome is abandoned, and the lock that it may have set is
-/// not removed.
+/// A network failure interrupts an acquire, so the pool does not know whether the server has set
+/// the lock. Fails if this lock is not removed.
 #[test]
 fn a_network_failure_at_a_random_moment_leaves_nothing() {
     let mut random = Random::seeded("fails at a random moment");
@@ -191,7 +191,8 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
-/// Fails if a repeated acquire is refused because of its own first attempt, or gets a second fence.
+/// The reply to an acquire is lost, so the pool repeats the acquire. Fails if the repetition is
+/// refused because of the lock that the first attempt has set, or gets a second fence.
 #[tokio::test]
 async fn an_acquisition_with_a_lost_reply_still_succeeds() {
     let server = Server::start();
@@ -229,7 +230,8 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
     assert!(missed < times / 2, "{missed} replies were not lost");
 }
 
-/// Fails if a single attempt mistakes its own lock for another call's lock.
+/// The reply to a call without `wait` is lost after the server has set the lock. Fails if the call
+/// reports that another call holds this lock.
 #[tokio::test]
 async fn a_lost_reply_of_a_single_try_is_never_contention() {
     let server = Server::start();
@@ -249,7 +251,8 @@ async fn a_lost_reply_of_a_single_try_is_never_contention() {
     }
 }
 
-/// Fails if the pool does not repeat a removal although the acquire can still arrive after it.
+/// The network delays an acquire until after its removal. Fails if the pool does not repeat the
+/// removal, so that the late lock stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_very_late_acquisition_is_removed() {
     let server = Server::start();

@@ -49,7 +49,7 @@ async fn holds(
     lock.check()
 }
 
-/// Fails if renewals are sent by tasks of the user's runtime.
+/// Fails if renewals depend on tasks of the user's runtime, whose workers are all blocked here.
 #[test]
 fn a_short_lease_is_kept_while_all_workers_are_blocked() {
     let server = Server::start();
@@ -119,9 +119,9 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
     }
 }
 
-/// Fails if the gate (the check of the deadline before each poll of the body) is missing, or if an
-/// unconfirmed renewal extends the deadline. Also fails if a lost lease is detected only when the
-/// store answers again.
+/// Injects the fault `mode` while the body runs. Fails if the gate (the check of the deadline
+/// before each poll of the body) is missing, or if an unconfirmed renewal extends the deadline.
+/// Also fails if the loss is reported only when the store answers again.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
     let trace = SharedTrace::default();
@@ -133,8 +133,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
             (ended, clock::now())
         };
         let fault = async {
-            // After this sleep, there have been some renewals, and the current ttl of the lease is
-            // half over.
+            // The pool renews the lease every second. So after this sleep there have been three
+            // renewals, and the next one is due in half a second.
             tokio::time::sleep(Duration::from_millis(3_500)).await;
             proxy.set(mode);
         };
@@ -188,7 +188,8 @@ async fn a_vanished_store_ends_the_body_in_time() {
     }
 }
 
-/// Fails if the loss is signalled by a task of the user's runtime.
+/// Fails if the signal of the loss depends on tasks of the user's runtime, whose workers are all
+/// blocked here.
 #[test]
 fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     let server = Server::start();
@@ -234,7 +235,8 @@ async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<Loc
     Ok(error)
 }
 
-/// Fails if a body with `on_lost = "continue"` is dropped, or if it is not notified.
+/// Fails if a body with `on_lost = "continue"` is dropped after the loss of its lease, or is not
+/// notified of the loss.
 #[tokio::test]
 async fn on_lost_continue_notifies_the_running_body() {
     let server = Server::start();
@@ -330,7 +332,8 @@ async fn a_full_server_renews_and_releases() {
     wait::until_async("it is released", SOON, || !probe.exists("full")).await;
 }
 
-/// Fails if a lease starts at the reply instead of at the request.
+/// Fails if a lease is counted from the reply to its request, instead of from the sending of the
+/// request.
 #[tokio::test]
 async fn a_lease_counts_from_the_sending_of_its_request() {
     const TTL: u64 = 20_000;

@@ -94,8 +94,8 @@ impl Stage for Sentinels {
     }
 
     fn take_over(&mut self) {
-        // With this silence, Sentinels choose replicas that were cut off for up to ten times as
-        // long, here 50 s.
+        // The Sentinels promote only replicas that were cut off from the master for at most ten
+        // times this silence, here 50 s.
         self.replace_after("5000");
         let dead = self.dead.as_ref().expect("the master was killed");
         self.deployment.wait_for_fail_over(dead.announced_port());
@@ -119,7 +119,8 @@ struct Pair {
 
 impl Pair {
     async fn start() -> Self {
-        // With this setting, the standby connects to a restarted primary at once.
+        // With `wal_retrieve_retry_interval`, the standby connects to a restarted primary almost at
+        // once.
         let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
         let database = primary.migrated();
         let owner = database.client().await;

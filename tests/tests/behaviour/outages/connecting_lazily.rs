@@ -47,7 +47,7 @@ on_stopped!(redis sentinel cluster redlock postgres etcd zookeeper: (
     a_pool_starts_before_its_server,
 ));
 
-/// Fails if `connect_lazy` accepts a configuration that is wrong for any server.
+/// Fails if `connect_lazy` accepts an invalid configuration that can be detected without a server.
 #[tokio::test]
 async fn mistakes_are_found_at_once() {
     for (url, expected) in [

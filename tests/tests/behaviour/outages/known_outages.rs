@@ -104,8 +104,9 @@ async fn a_stopped_server_is_away() {
     comes_back(&pool, "after").await;
 }
 
-/// Fails if a killed master of a cluster makes calls for keys of other masters fail. Also fails if
-/// calls for the killed master's keys do not fail soon, or if `ready` reports the cluster as ready.
+/// One master of a cluster is killed. Fails if calls for keys of the other masters fail, or if
+/// calls for keys of the killed master do not fail soon. Also fails if `ready` reports the cluster
+/// as ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_keys_of_a_lost_master_are_away() {
     let mut cluster = Setup::new().start();

@@ -65,7 +65,7 @@ async fn fail_at_once(pool: &LockPool) {
 }
 
 /// Generates a test of each named function on the servers of each named store.
-/// `tests/tests/docs/test_names.rs` reads these calls.
+/// `tests/tests/docs/test_names.rs` reads each use of this macro.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(

@@ -174,7 +174,8 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     first_come_first_served,
 ));
 
-/// Fails if a waiting call still gets the lock after it was dropped.
+/// Waiting calls are dropped just after a release. Fails if a dropped call keeps the last waiting
+/// call from the lock.
 #[tokio::test]
 async fn an_abandoned_wait_does_not_block_later_ones() {
     let stores = Stores::open("gives-up").await;
@@ -198,7 +199,8 @@ async fn an_abandoned_wait_does_not_block_later_ones() {
     }
 }
 
-/// Fails if a waiting call detects only releases by its own pool.
+/// Another client releases the lock, or lets it expire. Fails if a waiting call of leasehold does
+/// not get the lock soon after that.
 #[tokio::test]
 async fn a_release_or_expiry_elsewhere_is_noticed() {
     let stores = Stores::open("elsewhere").await;

@@ -86,7 +86,8 @@ async fn a_revoked_holder_is_notified_at_once(store: &Store) {
     assert!(error.is_lost(), "{error}");
     let most = Duration::from_secs(1) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
-    // The body has ended, so the lock must be free before its lease and the grace would end.
+    // The body has ended, so the lock must be free long before the end of its lease or of the
+    // grace.
     seen(&operator, "k", |lock| !lock.is_taken()).await;
     let most = Duration::from_secs(2) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
@@ -136,8 +137,8 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// Fails if a guard that still exists keeps its lock shorter than the grace, or for its whole
-/// lease.
+/// A holder keeps the guard of its revoked lock. Fails if the lock is free before the grace is
+/// over, or stays held until the end of its lease.
 async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -214,8 +215,8 @@ async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     }
 }
 
-/// Runs the test above on one store. The holder's engine has panicked, so it does not receive the
-/// message for the holder.
+/// Runs the test above on one store. The holder's engine panics, so the holder does not react to
+/// the message that its lock was taken away.
 async fn a_dead_holder_s_lock(store: &Store) {
     let (dead, operator) = (store.pool().await, store.pool().await);
     let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
@@ -314,7 +315,7 @@ async fn under_load(store: &Store) {
     ended.recorder().verify();
 }
 
-/// Fails if a missing notification of a holder is not detected.
+/// Fails if the test above does not detect that the holder of a revoked lock is not notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_holder_is_detected() {
@@ -324,7 +325,7 @@ fn an_unnotified_holder_is_detected() {
     );
 }
 
-/// Fails if a missing notification of a session is not detected.
+/// Fails if these tests do not detect a process that ignores the revocation sent to its session.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_session_is_detected() {
@@ -336,7 +337,7 @@ fn an_unnotified_session_is_detected() {
     }
 }
 
-/// Fails if a revoked lock that is free before its body ends is not detected.
+/// Fails if these tests do not detect that a revoked lock is free before its body has ended.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_revoked_lock_freed_before_its_body_ends_is_detected() {

@@ -75,8 +75,8 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     guard.release().await.expect("held");
 }
 
-/// Fails if another client's lock stays held although the pool reported that it was taken away. The
-/// value of this lock begins like a value of leasehold.
+/// The value of another client's lock begins like a value of leasehold. Fails if this lock stays
+/// held although the pool reported that it was taken away.
 #[tokio::test]
 async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
     let server = Server::start();
@@ -229,7 +229,8 @@ async fn an_unavailable_store_is_reported() {
     assert_eq!(lock.fence, guard.fence());
 }
 
-/// Fails if callers wait for a hanging server one after the other.
+/// Fails if simultaneous inspections of a hanging server fail one after the other, each after a
+/// separate time limit.
 #[tokio::test]
 async fn a_hanging_store_is_reported_to_all_callers_at_once() {
     let server = Server::start();

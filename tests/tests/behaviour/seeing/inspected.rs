@@ -48,7 +48,8 @@ on_stores!(sentinel cluster: (
     an_annotated_function_is_named,
 ));
 
-// `seeing::deployments` also tests the number of nodes that a lock on Redlock has.
+// `an_exclusive_lock_is_shown` is missing here, because a lock on Redlock also shows its number of
+// nodes. `seeing::deployments` tests this number.
 on_stores!(redlock: (
     a_free_lock_is_shown_as_free,
     an_annotated_function_is_named,

@@ -1,4 +1,4 @@
-//! Tests that in the end, 100,000 locks leave only the fence counter on the server.
+//! Tests that 100,000 released locks leave only the fence counter on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ const FENCES: &str = "lock:%leasehold:fence";
 /// Longest remaining ttl of a key, except for the fence counter, after all locks were released.
 const LAST: Duration = Duration::from_secs(4);
 
-/// Takes a lock. The number determines its kind: exclusive, waiting, several keys, shared, permits
-/// or kept.
+/// Takes and releases a lock. The number determines its kind: shared, with permits, on two keys,
+/// kept, downgraded, given up or exclusive.
 async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     let key = format!("left:{}", number / SHARE_A_KEY);
     let ttl = |request: LockRequest| request.ttl(TTL).wait(LONG);
@@ -50,7 +50,7 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
             guard.release_after(Duration::from_millis(20)).await
         }
         6 => {
-            // This call is refused, or abandoned while it waits.
+            // With this short `wait`, the call may end with an error before it gets the lock.
             let request = pool.lock(&key).ttl(TTL).wait(Duration::from_millis(1));
             let ended = request.run(async {}).await;
             let given_up = |error: &LockError| error.is_contention() || error.is_unavailable();

@@ -38,7 +38,8 @@ on_stores!(sentinel cluster: (
     a_list_of_several_pages_is_complete,
 ));
 
-// Redlock has no shared locks, so their test is missing here.
+// Redlock has no shared locks, so `a_list_of_several_pages_is_complete`, which takes one, is
+// missing here.
 on_stores!(redlock: (
     only_matching_locks_are_listed,
 ));

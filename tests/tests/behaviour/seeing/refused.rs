@@ -1,5 +1,4 @@
-//! Tests that the error of a refused call contains the holder of the lock, and that no further
-//! request is needed for it.
+//! Tests that the error of a refused call contains the holder of the lock.
 
 use std::time::Duration;
 
@@ -58,9 +57,9 @@ async fn a_timed_out_call_names_the_holder(store: &Store) {
 
 async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // Each call has different free keys, so that no call finds a key still held by an earlier
-        // one. A refused call of `pool`, which has `k` itself, has requested its keys one after the
-        // other. It releases its first key in the background.
+        // Each call has different free keys, so that no call finds a key that an earlier call still
+        // holds. `pool` holds `k` itself, so its refused calls have requested their keys one after
+        // the other. They release their first key in the background.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),

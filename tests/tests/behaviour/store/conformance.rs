@@ -23,8 +23,8 @@ async fn memory() {
     conformance_of_queues("memory://conformance").await;
 }
 
-/// Fails if the suite misses that an acquire of several keys, sent again with the same tokens,
-/// keeps the rest of the old ttl. The repetition must begin a new ttl.
+/// An acquire of several keys that is sent again with the same tokens must begin a new ttl. Fails
+/// if the suite does not detect a store that keeps the rest of the old ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_old_ttl_is_detected() {
@@ -45,15 +45,16 @@ fn a_renewed_kept_share_is_detected() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect that a permit is free although it should be kept for a while.
+/// Fails if the suite does not detect a store that frees a released permit at once, although the
+/// permit should be kept for a while.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_freed_kept_share_is_detected() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a pool that treats a connection as unanswered although an
-/// answer on it was not read yet.
+/// Fails if the suite does not detect a pool that treats a connection as silent although a received
+/// answer was not read yet.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unread_answer_is_detected() {
@@ -81,7 +82,7 @@ async fn sentinel() {
     conformance_of_queues(&store.url).await;
 }
 
-/// SQL for the number of rows.
+/// SQL that counts all rows of locks, shares and waiting processes.
 const ROWS: &str = "SELECT (SELECT count(*) FROM leasehold.locks) + (SELECT count(*) FROM leasehold.shares) + (SELECT count(*) FROM leasehold.waiters)";
 
 #[tokio::test]
@@ -90,9 +91,8 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // The floor (`leasehold.meta`), a number that fences of new rows exceed, is ahead of the
-    // server's clock, as after the clock was set back. So fences grow only because of the tables,
-    // not because of the clock.
+    // Fences of new rows are greater than the floor in `leasehold.meta`. This floor is ahead of the
+    // server's clock, as after the clock was set back. So fences grow only because of the tables.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();

@@ -87,7 +87,7 @@ async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
     }
 }
 
-/// Fails if the fence depends only on a counter in the server's memory.
+/// Fails if the fence depends only on a counter in the server's memory, which each restart resets.
 #[tokio::test]
 async fn the_fence_grows_over_restarts_without_persistence() {
     let mut server = Server::start();
@@ -112,8 +112,8 @@ async fn the_fence_grows_over_restarts_without_persistence() {
 /// Fails if the fence depends only on the server's clock, because a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // A time in the year 2112, in microseconds since 1970. The clock showed this time before it was
-    // corrected.
+    // A time in the year 2112, in microseconds since 1970. The fence counter has this value if the
+    // clock once showed this time by mistake, and was then corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();

@@ -117,8 +117,8 @@ async fn short_lived_pools_of_one_name_exclude_each_other() {
     }
 }
 
-/// Fails if a store with a name is accepted with the clock of one runtime. Its pools on other
-/// runtimes would not share its locks.
+/// With `on_current_runtime`, each pool has the clock of its runtime. Fails if this is accepted for
+/// a named store, whose pools must share one clock.
 #[tokio::test]
 async fn a_named_store_on_the_clock_of_one_runtime_is_refused() {
     for (url, taken) in [("memory://paused", false), ("memory://", true)] {

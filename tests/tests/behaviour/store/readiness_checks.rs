@@ -157,8 +157,8 @@ async fn an_unreadable_part_is_reported_as_unknown() {
     );
 }
 
-/// Fails if the check does not warn of a connection to another host in plain text. The check takes
-/// `127.1` for another host, because it is an unusual name of this machine.
+/// Fails if the check does not warn of a connection to another host in plain text. `127.1` is this
+/// machine, but the check does not recognize this unusual form of its address.
 #[tokio::test]
 async fn plain_text_to_another_host_is_reported() {
     let server = ServerOptions::new().append_only().start();

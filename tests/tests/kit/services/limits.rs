@@ -9,7 +9,7 @@ use leasehold::{LockError, distributed_lock};
 use super::{Table, finish, round_trip};
 use crate::{is_contended, secs};
 
-/// Number of calls that run now, and the largest number that have run at once.
+/// A table with the number of calls that run now, and the maximum so far.
 #[derive(Default)]
 struct Provider(Table<(u32, u32)>);
 

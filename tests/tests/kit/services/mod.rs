@@ -1,6 +1,6 @@
-//! Thirty-five tests of typical services, in the style of users. All tests together take less than
-//! a second, and each run has the same history. `scripts/kit-runs` repeats the tests a thousand
-//! times and compares the histories.
+//! Thirty-five tests of typical services, written as users would write them. All tests together
+//! take less than a second, and each run has the same history. `scripts/kit-runs` repeats the tests
+//! a thousand times and compares the histories.
 
 mod jobs;
 mod limits;
@@ -20,8 +20,8 @@ use tokio::time::sleep;
 /// histories with those of the first run.
 const HISTORIES: &str = "LEASEHOLD_KIT_HISTORIES";
 
-/// Checks, at the end of `test`, that the locks of its kit were exclusive. If there is a folder for
-/// histories, also checks that the history is the same as in the first run.
+/// Checks, at the end of `test`, that the locks of its kit were exclusive. If `HISTORIES` is set,
+/// also checks that the history is the same as in the first run.
 fn finish(kit: &Kit, test: &str) {
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");

@@ -1,4 +1,4 @@
-//! Sends more buyers than there are items.
+//! Sends more buyers than there are items in stock.
 
 use std::sync::Arc;
 

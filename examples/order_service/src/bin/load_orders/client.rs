@@ -15,7 +15,7 @@ use hyper_util::rt::TokioExecutor;
 /// An error that ends the run.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One answer.
+/// Answer of a service, and the time between the request and the answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
 }
 
-/// Sends the requests to the services in turn.
+/// HTTP client that sends its requests to the services in turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: legacy::Client<HttpConnector, Body>,

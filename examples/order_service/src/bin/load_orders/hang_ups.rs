@@ -19,7 +19,7 @@ const PATIENCE: u64 = 200;
 /// Maximum time for sales to end after their clients are gone.
 const SETTLED: Duration = Duration::from_secs(15);
 
-/// Sends buyers for the time in `args`, and compares sales and stock.
+/// Lets buyers buy and hang up for `args.minutes`, and compares the sales with the stock.
 pub(crate) async fn run(client: &Client, ledger: &Ledger, args: &Args) -> Result<Report, Failure> {
     let mut report = Report::default();
     let stock = ledger.stock(&args.order_sku).await?;

@@ -1,4 +1,5 @@
-//! The database of the services. This program reads it directly, to check their answers.
+//! The database of the services. This program reads the database directly, to check the services'
+//! answers.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A load test of two or more order services that share one lock store. Checks the result.
 //!
-//! Every order is sent many times at once, to all services in turn. Then more buyers than items buy
-//! at once. The result is checked in the database. Exit code 1 means that an order is missing or
-//! duplicated, a payment was requested twice, or too many items were sold. `scripts/order-load`
-//! sets everything up.
+//! Every order is sent many times at once, to all services in turn. Then more buyers arrive at once
+//! than there are items. The result is checked in the database. Exit code 1 means that an order is
+//! missing or duplicated, a payment was requested twice, or too many items were sold.
+//! `scripts/order-load` sets everything up.
 
 mod args;
 mod buys;

@@ -1,10 +1,11 @@
-//! A service with unit tests that need no server and run in parallel: `tests.rs`.
+//! A service whose unit tests, in `tests.rs`, need no server and run in parallel.
 //!
 //! ```sh
 //! cargo test -p leasehold-services --bin tested
 //! ```
 //!
-//! It needs `leasehold` and `tokio`, and their features `testing` and `test-util` for the tests.
+//! The program needs `leasehold` and `tokio`. Its tests also need the feature `testing` of
+//! `leasehold` and the feature `test-util` of `tokio`.
 
 #[cfg(test)]
 mod tests;
@@ -23,11 +24,12 @@ struct Coupons {
 }
 
 impl Coupons {
-    /// Gives a coupon to the first customer, and returns the name of that customer.
+    /// Gives a coupon to the first customer who redeems it. Returns the name of this customer, also
+    /// to later customers.
     #[distributed_lock(key = "coupon:<code>", ttl = "10s")]
     async fn redeem(&self, code: &str, customer: &str) -> Result<String, LockError> {
         let first = self.owner(code);
-        tokio::task::yield_now().await; // a service asks its database here
+        tokio::task::yield_now().await; // a real service queries its database here
         let owner = first.unwrap_or_else(|| customer.to_owned());
         let mut redeemed = self.redeemed.lock().unwrap_or_else(PoisonError::into_inner);
         redeemed.insert(code.to_owned(), owner.clone());
@@ -40,7 +42,7 @@ impl Coupons {
     }
 }
 
-/// Returns the answer to a client: a status and a text.
+/// Returns the answer to a client: an HTTP status and a text.
 fn answer(redeemed: Result<String, LockError>) -> (u16, String) {
     match redeemed {
         Ok(owner) => (200, format!("it belongs to {owner}")),

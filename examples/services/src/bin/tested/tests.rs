@@ -20,7 +20,7 @@ async fn a_later_customer_sees_the_owner_of_the_coupon() {
     assert_eq!(answer(owner), (200, "it belongs to ada".to_owned()));
 }
 
-/// Another process holds the lock during the call.
+/// Another process holds the lock while a customer tries to redeem the coupon.
 #[tokio::test(start_paused = true)]
 async fn a_coupon_that_is_being_redeemed_is_refused() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
@@ -35,7 +35,7 @@ async fn a_coupon_that_is_being_redeemed_is_refused() {
     assert_eq!(answer(owner), (200, "it belongs to grace".to_owned()));
 }
 
-/// The lease ends while the service waits for its database, so the body does not continue.
+/// The lease ends while the body waits for its database, so the body does not continue.
 #[tokio::test(start_paused = true)]
 async fn a_coupon_is_not_given_without_the_lock() {
     let (kit, coupons) = (Kit::new(), Coupons::default());

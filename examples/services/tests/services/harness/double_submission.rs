@@ -1,5 +1,5 @@
 //! Tests of a double submission over HTTP, and of an unavailable Redis. The answers must be the
-//! same with every framework.
+//! same with every web framework.
 
 use std::thread;
 
@@ -11,13 +11,13 @@ pub(crate) const CONFLICT: &str = r#"{"type":"about:blank","title":"the same ope
 pub(crate) const UNAVAILABLE: &str =
     r#"{"type":"about:blank","title":"the lock service is not available","status":503}"#;
 
-/// A second click during the first one is refused, and causes no charge.
+/// Checks that a second click during the first one is refused, and causes no charge.
 pub(crate) fn one_click_makes_the_order(shop: &Surroundings, service: &Service) {
     let click = || http::post(service.address(), "/orders/42", "");
     let (first, second) = thread::scope(|scope| {
         let first = scope.spawn(click);
         let charge = shop.provider.asked_for("42");
-        let second = click(); // the first is inside its lock now
+        let second = click(); // the handler of the first click is inside its lock now
         charge.pay();
         (first.join().expect("no panic"), second)
     });
@@ -31,7 +31,7 @@ pub(crate) fn one_click_makes_the_order(shop: &Surroundings, service: &Service) 
     assert!(shop.provider.next().is_none(), "a second charge");
 }
 
-/// Without Redis nothing is charged, and the answer is 503. A client may try again.
+/// Checks that without Redis nothing is charged, and the answer is 503.
 pub(crate) fn without_redis_no_order_is_made(shop: &mut Surroundings, service: &Service) {
     shop.redis.kill();
     let answer = http::post(service.address(), "/orders/43", "");
@@ -40,7 +40,7 @@ pub(crate) fn without_redis_no_order_is_made(shop: &mut Surroundings, service: &
     assert!(shop.provider.next().is_none(), "a charge without a lock");
 }
 
-/// Waits until the lock of order 42 is gone, although the charge was never answered.
+/// Waits until the lock of order 42 is gone, although the provider never answers the charge.
 pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     let probe = shop.redis.probe();
     leasehold_tests::wait::until("order 42 is free", LIMIT, || {
@@ -48,8 +48,8 @@ pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     });
 }
 
-/// Checks that the body is equal to `body`. Neither the body nor the head may contain the key or
-/// the advice for the program's author.
+/// Checks that the body is equal to `body`. Checks that the head contains neither the key, nor the
+/// address of Redis, nor the advice to set `wait`.
 #[track_caller]
 fn assert_problem(answer: &Answer, body: &str) {
     assert_eq!(answer.body, body);

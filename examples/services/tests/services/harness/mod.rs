@@ -43,7 +43,8 @@ impl Surroundings {
         }
     }
 
-    /// Starts a program that listens.
+    /// Starts a program, and waits until it listens. Starts it again if it could not connect to
+    /// Redis in time.
     pub(crate) fn serve(&self, program: &str) -> Service {
         let mut service = None;
         wait::until("the service listens", LIMIT, || {
@@ -54,7 +55,8 @@ impl Surroundings {
         service.expect("it listens")
     }
 
-    /// Starts a program, and waits until it requests the charge for `order`.
+    /// Starts a program, and waits until it requests its first charge, which must be for `order`.
+    /// Starts it again if it could not connect to Redis in time.
     pub(crate) fn run_to_charge(
         &self,
         program: &str,
@@ -76,7 +78,7 @@ impl Surroundings {
         (service, charge)
     }
 
-    /// Runs a program to its end.
+    /// Runs a program to its end. Runs it again if it could not connect to Redis in time.
     pub(crate) fn run_to_end(&self, program: &str, arguments: &[&str]) -> Ended {
         let mut last = None;
         wait::until("it can connect", LIMIT, || {

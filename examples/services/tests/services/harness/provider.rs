@@ -1,5 +1,5 @@
-//! The payment provider. The service stays inside its lock until the provider answers. So a test
-//! decides when the body of a handler continues.
+//! The payment provider, which a test controls. A service stays inside its lock until the provider
+//! answers, so the test decides when the body of a handler continues.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +38,8 @@ impl Provider {
         charge
     }
 
-    /// Returns the charge that a service has already requested, if any.
+    /// Returns the oldest requested charge that the test has not received yet, or `None` if there
+    /// is none.
     pub(crate) fn next(&self) -> Option<Charge> {
         match self.listener.accept() {
             Ok((stream, _)) => Some(Charge::read(stream)),
@@ -85,7 +86,8 @@ impl Charge {
         answered.expect("the service listens to the answer");
     }
 
-    /// Waits until the service has closed the connection, which shows that its body was dropped.
+    /// Waits until the service has closed the connection. This shows that the body, which waited
+    /// for the answer, no longer runs.
     pub(crate) fn wait_until_dropped(self) {
         let mut line = String::new();
         let read = BufReader::new(&self.stream).read_line(&mut line);

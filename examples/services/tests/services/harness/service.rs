@@ -69,14 +69,14 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
-        // Uses the shell's built-in `kill`, because not every system has the program.
+        // Uses the shell's built-in `kill`, because not every system has a program `kill`.
         let status = Command::new("sh")
             .args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()])
             .status();
         assert!(status.expect("there is a shell").success());
     }
 
-    /// Waits for the end.
+    /// Waits until the program has ended, and reads its output.
     pub(crate) fn wait(mut self) -> Ended {
         let mut status = None;
         wait::until("the service ends", LIMIT, || {

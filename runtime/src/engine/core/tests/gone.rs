@@ -156,7 +156,7 @@ fn a_lock_missing_after_a_refused_try_is_reported() {
 }
 
 /// A caller was notified of a lost lease, and its release then finds no lock. Fails if the core
-/// reports and so counts the same loss again.
+/// reports the same loss again, and so counts it twice.
 #[test]
 fn a_known_loss_is_reported_once() {
     let mut core = core();
@@ -242,8 +242,8 @@ fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// A body returns after its caller was notified of a lost lease. Fails if its release does not
-/// request the store to keep the lock.
+/// A body returns after its call was notified of a lost lease. Fails if the release request does
+/// not keep the lock.
 #[test]
 fn a_lock_is_kept_for_a_late_body() {
     let mut core = core();

@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 
 use super::{LONG, Result, TTL, connect, on_a_thread, where_blocking_is_allowed};
 
-/// Time given to a second call to begin waiting for the lock.
+/// Time for which a lock is held so that another call can begin to wait for it.
 const PAUSE: Duration = Duration::from_millis(20);
 
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
@@ -47,7 +47,7 @@ fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
     let second = second.map(drop).expect_err("held by the first");
     assert!(second.is_contention(), "{second}");
     guard.release_blocking().expect("still held");
-    // A waiting call is woken by a release in another pool.
+    // The next call waits until a guard of the other pool is released.
     let guard = other.lock("k").ttl(TTL).wait(LONG).acquire_blocking();
     let guard = guard.expect("free");
     let release = thread::spawn(move || {
@@ -73,8 +73,8 @@ async fn a_thread_of_spawn_blocking(store: &Store) {
     where_blocking_is_allowed(move || every_way(&pool, &other, &*probe)).await;
 }
 
-/// Fails if a thread of rayon does not get its results, or if two such threads are inside a lock
-/// together.
+/// Fails if a blocking call on a thread of rayon does not get its answers. Also fails if the bodies
+/// of two such calls run inside the lock at the same time.
 async fn threads_of_rayon(store: &Store) {
     const CALLS: u64 = 12;
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -104,7 +104,8 @@ async fn a_worker_beside_another(store: &Store) {
     tokio::spawn(work).await.expect("no panic");
 }
 
-/// Fails if a parked thread waits for a task, a timer or a listener of its own runtime.
+/// A blocking call parks the only thread of its runtime. Fails if the call then waits for a task, a
+/// timer or a listener of this runtime, none of which can run.
 async fn the_only_thread_of_a_runtime(store: &Store) {
     let (pool, other) = (connect(store), connect(store));
     let probe = Arc::clone(&store.probe);
@@ -124,7 +125,8 @@ async fn the_only_thread_of_a_runtime(store: &Store) {
     .await;
 }
 
-/// A counter that needs a lock, and the recorder of overlaps.
+/// A counter that only a holder of the lock may change, and a recorder that detects overlapping
+/// bodies.
 #[derive(Default)]
 struct Shared {
     number: AtomicU64,
@@ -153,7 +155,8 @@ async fn add_one_async(pool: &LockPool, shared: &Shared) -> Result {
     Ok(())
 }
 
-/// Fails if two blocking bodies, or a blocking and an async body, are inside a lock together.
+/// Fails if two blocking bodies, or a blocking and an async body, run inside the lock at the same
+/// time. An update of the counter could then be lost.
 async fn threads_lose_no_update(store: &Store) {
     const TIMES: u64 = 5;
     let pools = [store.pool().await, store.pool().await];
@@ -182,8 +185,9 @@ async fn threads_lose_no_update(store: &Store) {
     assert_eq!(shared.number.load(Ordering::Relaxed), 8 * TIMES);
 }
 
-/// Fails if `the_only_thread_of_a_runtime` does not detect a bug: a parked thread waits until its
-/// own task yields, which never happens.
+/// Fails if `the_only_thread_of_a_runtime` does not detect a seeded bug. With this bug, a parked
+/// thread hangs once its task has used up tokio's cooperative budget, because the task never
+/// yields.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn threads_that_hang_are_found() {

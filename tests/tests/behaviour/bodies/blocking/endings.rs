@@ -50,7 +50,7 @@ async fn a_question_mark_releases(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a dropped guard keeps its lock on a thread without a runtime.
+/// A guard is dropped on a thread without a runtime. Fails if its lock is not released.
 async fn a_dropped_guard_is_released(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {

@@ -56,7 +56,8 @@ async fn lost(store: &Store, call: Call, value: Arc<()>) -> Result<Arc<()>> {
     tokio::join!(call, loss).0
 }
 
-/// Fails if the value of a body is returned, or is not dropped, although the lease was lost.
+/// The lease is lost while a blocking body runs, and the body then returns a value. Fails if the
+/// caller gets the value, or if the value is not dropped.
 async fn a_lost_lease_drops_the_value(store: &Store) {
     let (kept, is_dropped) = value();
     let ended = lost(store, ends_after_the_loss, kept).await;
@@ -77,7 +78,8 @@ async fn a_lost_lease_drops_the_value(store: &Store) {
     assert!(is_dropped(), "the value");
 }
 
-/// Fails if a call with `on_lost = "continue"` does not return the value after its lease was lost.
+/// The lease of a call with `on_lost = "continue"` is lost. Fails if the call does not return the
+/// value of its body.
 async fn a_body_may_go_on(store: &Store) {
     let (kept, is_dropped) = value();
     let ended = lost(store, goes_on, kept).await;
@@ -104,7 +106,8 @@ async fn a_body_that_outlasts_its_lease_has_lost_it(store: &Store) {
     assert!(is_dropped(), "the value");
 }
 
-/// Fails if the tests above do not detect a bug that returns the value after a lost lease.
+/// Fails if the tests above do not detect a seeded bug: a call whose lease was lost returns its
+/// value.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn late_values_are_found() {

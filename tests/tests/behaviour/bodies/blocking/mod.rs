@@ -29,7 +29,8 @@ type Result<T = ()> = std::result::Result<T, LockError>;
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = oneshot::channel();
     thread::spawn(move || {
-        // An error is ignored, because the test may have failed meanwhile.
+        // The send fails if the test has already failed and dropped the receiver. This error is
+        // ignored.
         let _ = done.send(work());
     });
     let ended = wait::within("the thread", HANG, ended).await;
@@ -44,7 +45,8 @@ async fn where_blocking_is_allowed<T: Send + 'static>(
     ended.expect("no panic")
 }
 
-/// Connects a separate pool. Unlike the future of [`Store::pool`], this future borrows nothing.
+/// Returns a future that connects a further pool to the store. Unlike the future of
+/// [`Store::pool`], it borrows nothing, so another thread can run it.
 fn connect(store: &Store) -> impl Future<Output = LockPool> + Send + use<> {
     let builder = LockPool::builder()
         .url(&store.url)

@@ -37,8 +37,8 @@ fn alone(pool: &LockPool) -> Result<bool> {
     Ok(pool.is_held("k") && !outside.join().expect("no panic"))
 }
 
-/// Fails if a nested blocking call waits for a lock that its own call path holds, or takes that
-/// lock again.
+/// Fails if a nested blocking call waits for a lock that an outer call holds, or takes this lock
+/// again. With `reentrant` the nested call must enter the lock, otherwise it must be refused.
 async fn a_nested_call_enters_or_is_refused(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {
@@ -59,7 +59,8 @@ async fn a_nested_call_enters_or_is_refused(store: &Store) {
     .await;
 }
 
-/// Fails if the call path of an async body is not passed on to the blocking calls in the body.
+/// An async body makes blocking calls for the lock that it holds. Fails if these calls do not
+/// detect that they are nested.
 async fn an_async_body_has_blocking_calls(store: &Store) {
     let pool = store.pool().await;
     let inner = pool.clone();
@@ -76,8 +77,9 @@ async fn an_async_body_has_blocking_calls(store: &Store) {
     assert_eq!(entered.expect("it enters").len(), 2);
 }
 
-/// Fails if a nested blocking call waits for its turn while a branch of the same thread is inside.
-/// That branch could then never leave.
+/// Two branches of one body make nested calls for the body's lock. The first branch is inside and
+/// waits for the second. Fails if the blocking call of the second branch waits for the first, which
+/// could then never leave.
 async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
     let pool = store.pool().await;
     let inner = pool.clone();
@@ -101,7 +103,8 @@ async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
     );
 }
 
-/// Fails if another task, which runs while a blocking body waits, enters the lock of that body.
+/// A blocking body waits in `block_on` for another task, which runs on the same thread. Fails if
+/// this task enters the lock of the body.
 async fn another_task_on_the_thread_is_outside(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {
@@ -118,7 +121,7 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
         let ended = request.run_blocking(|| {
             start.send(()).expect("the task waits");
             let ended = runtime.block_on(task).expect("no panic");
-            // The body itself is inside, even in its own `block_on`.
+            // A future that the body itself passes to `block_on` is inside the body's lock.
             assert!(runtime.block_on(async { is_held("k") }));
             ended
         });
@@ -130,8 +133,8 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
     .await;
 }
 
-/// Fails if the test above does not detect a bug: a call path that belongs to the thread instead of
-/// the task.
+/// Fails if the test above does not detect a seeded bug: a task on the thread of a body counts as
+/// being inside its lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn foreign_tasks_inside_are_found() {

@@ -64,7 +64,8 @@ fn sweeps(pool: &LockPool) -> Result<bool> {
     Ok(pool.is_held("least"))
 }
 
-/// Fails if the lock of a blocking function is not held for the requested time after its work.
+/// Fails if the lock of a blocking function with `cooldown` or `min_hold` is free when the function
+/// has returned.
 async fn a_lock_is_kept_after_the_work(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let ended = on_a_thread(move || (pays(&pool), sweeps(&pool))).await;
@@ -89,7 +90,8 @@ fn orders(pool: &LockPool, cart: u32, runs: &AtomicU32) -> Result<u32> {
     Ok(cart + u32::from(pool.is_held("order")))
 }
 
-/// Fails if a blocking function with `replay` runs twice, or if its result answers another request.
+/// Fails if a later call of a blocking function with `replay` runs the body again. Also fails if a
+/// call with another fingerprint gets the kept result.
 async fn a_later_call_gets_the_result(store: &Store) {
     let pool = store.pool().await;
     let runs = Arc::new(AtomicU32::new(0));
@@ -106,8 +108,8 @@ async fn a_later_call_gets_the_result(store: &Store) {
     assert_eq!((first, second), (Ok(8), Ok(8)));
     assert!(third.is_err_and(|error| error.is_mismatch()));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    // `watch_replays` must also report the replay of a blocking call that runs during a poll of its
-    // future.
+    // This blocking call runs while the future of `watch_replays` is polled. `watch_replays` must
+    // report that the call got a kept result.
     let watched = watch_replays(async { orders(&pool, 7, &runs) }).await;
     assert_eq!(watched, (Ok(8), true));
 }
@@ -145,7 +147,8 @@ async fn max_hold_ends_a_lease(store: &Store) {
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
 }
 
-/// Fails if a blocking call parks the only thread that could run the pool's engine.
+/// With `on_current_runtime`, the pool's engine runs on the only thread of this test. Fails if a
+/// blocking call parks this thread instead of being refused.
 #[tokio::test]
 async fn the_thread_of_the_engine_is_not_parked() {
     let builder = LockPool::builder().url("memory://").on_current_runtime();

@@ -1,4 +1,4 @@
-//! The examples of blocking calls and of leadership, run as processes.
+//! Tests that run the example programs `blocking` and `leader` as processes.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Functions that end together with their runtime, or while all workers of the runtime are blocked.
+//! Tests of bodies that end together with their runtime, and of guards that are dropped while all
+//! workers of their runtime are blocked.
 
 use std::future::pending;
 use std::time::Duration;

@@ -39,8 +39,9 @@ const HANG: Duration = Duration::from_secs(30);
 /// at fault if this lock changes or ends.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// Time limit for a key to become free after its function has ended. In most ways the ttl is
-/// longer, so only a release frees the key. In the others, the lease is already over.
+/// Time limit for a key to become free after its function has ended. In most ways the ttl is longer
+/// than this limit, so only a release frees the key in time. In the other ways, the lease has
+/// already ended.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// The store of the locks, and a probe, which looks at the locks without the code under test.
@@ -50,7 +51,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Returns a store on a shared server whose locks belong to sessions.
+    /// Returns a store on the shared server of type `S`. On this store, locks belong to sessions.
     fn of_sessions<S: SessionServer>() -> Self {
         let server = S::shared();
         Self {
@@ -80,7 +81,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Called when the body begins. The returned witness must be dropped with the body.
+    /// Notifies the test that the body has begun. The body must own the returned witness, so that
+    /// it is dropped with the body.
     pub(crate) fn enter(self: &Arc<Self>) -> Witness {
         self.entered.notify_one();
         Witness(Arc::clone(self))
@@ -93,7 +95,7 @@ impl Case {
     }
 }
 
-/// A destructor in the body that records the state of the lock.
+/// A value that the body owns. Its destructor records whether the key still exists.
 pub(crate) struct Witness(Arc<Case>);
 
 impl Drop for Witness {
@@ -218,8 +220,8 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: not free at once"
         );
     } else {
-        // Fails if the lock is not released. No ttl ends before `BOUND`: it is longer, or already
-        // over.
+        // Fails if the lock is not released. No ttl ends during this wait: each ttl is longer than
+        // `BOUND`, or has already ended.
         wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });

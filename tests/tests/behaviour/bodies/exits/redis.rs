@@ -30,7 +30,8 @@ ways_out! {
     the_lock_is_stolen: Stolen,
 }
 
-/// The lock of a killed process becomes free when its ttl ends, even with a watchdog.
+/// Fails unless the lock of a killed process becomes free at the end of its ttl, even with a
+/// watchdog.
 #[test]
 fn the_process_is_killed() {
     const TTL: Duration = Duration::from_millis(500);

@@ -133,8 +133,8 @@ async fn question_mark(case: Arc<Case>) -> Result<u32, Failure> {
     pending().await
 }
 
-/// The witness is an argument of the function. So it is dropped with the arguments instead of the
-/// body's variables, and this must also happen inside the lock.
+/// Takes the witness as an argument. Arguments are dropped after the body's variables, but must
+/// also be dropped inside the lock.
 #[distributed_lock(key = "<case.key>", ttl = "20s", pool = case.pool)]
 async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockError> {
     let _ = &witness;

@@ -47,7 +47,8 @@ async fn all_of_several_keys_stay(store: &Store) {
     }
 }
 
-/// Fails if `min_hold` counts from the first key while the call still waits for the second key.
+/// Fails if `min_hold` is counted from the grant of the first key, while the call still waits for
+/// the second key.
 async fn at_least_counts_from_the_last_of_several_keys(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let in_the_way = taken(&other, "b").await;
@@ -101,8 +102,8 @@ async fn a_downgraded_lock_stays_as_a_share(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if a permit is returned before `min_hold` has passed. Also fails if the `retry_after` of a
-/// refused call is longer than `min_hold`.
+/// Fails if a permit is free again before `min_hold` has passed. Also fails if the `retry_after` of
+/// a refused call is longer than `min_hold`.
 async fn a_permit_stays_in_use(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let permit = |pool: &LockPool| request(pool, "k").permits(1);
@@ -123,7 +124,7 @@ async fn a_permit_stays_in_use(store: &Store) {
     assert!(after < HANG, "in after {after:?}");
 }
 
-/// Fails if more calls than there are permits begin within one `min_hold`.
+/// Fails if, within one `min_hold`, more calls begin than there are permits.
 async fn at_least_limits_the_rate_of_permits(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let mut calls = JoinSet::new();

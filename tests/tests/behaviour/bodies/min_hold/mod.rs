@@ -1,5 +1,5 @@
-//! Tests of `min_hold`: a lock stays held for at least this time from the body's start, for any
-//! result.
+//! Tests of `min_hold`. A lock stays held for at least this time, counted from the start of the
+//! body, for any result of the body.
 
 mod kinds;
 mod neighbours;
@@ -45,7 +45,7 @@ async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration
     assert!(start.elapsed() < later, "the machine was too busy");
 }
 
-/// Returns the time after which the store suggests to retry a refused call.
+/// Returns the `retry_after` of a refused call.
 #[track_caller]
 fn retry_after<T: std::fmt::Debug>(ended: Result<T, LockError>) -> Duration {
     match ended {

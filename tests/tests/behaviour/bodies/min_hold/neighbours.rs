@@ -32,7 +32,8 @@ async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
     Ok(at)
 }
 
-/// Fails if a waiting call gets the lock early, or keeps sleeping after the lock is free.
+/// Fails if a waiting call gets the lock before `min_hold` has passed, or keeps sleeping after the
+/// lock is free.
 async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (start, excuse) = (Instant::now(), Excuse::begin());

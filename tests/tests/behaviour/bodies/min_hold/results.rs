@@ -87,8 +87,8 @@ async fn returns_nothing(pool: &LockPool) {
     tokio::task::yield_now().await;
 }
 
-/// Fails if the lock is free before `min_hold` has passed, or if another call gets in or gets a
-/// wrong `retry_after`.
+/// The body succeeds, fails, panics or is dropped. Fails if another call then gets the lock before
+/// `min_hold` has passed, or gets a `retry_after` longer than `min_hold`.
 async fn the_lock_stays_after_any_result(store: &Store) {
     use Ending::{Fails, IsDropped, Panics, Succeeds};
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -132,7 +132,8 @@ async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
     }
 }
 
-/// Fails if `min_hold` is counted from the body's end.
+/// The body takes longer than `min_hold`. Fails if the lock then stays held: `min_hold` must not be
+/// counted from the end of the body.
 async fn a_longer_body_is_released_as_usual(store: &Store) {
     let pool = store.pool().await;
     let min_hold = Duration::from_millis(100);
@@ -161,8 +162,8 @@ async fn the_later_of_cooldown_and_min_hold_counts(store: &Store) {
     comes_free(store, "k", start, MIN_HOLD).await;
 }
 
-/// Fails if a lock stays held although no body ran inside it. Tested for refused and timed-out
-/// calls that got only some of their keys, and for a call dropped while it waited.
+/// Calls with `min_hold` are refused after they got only one of two keys, or are dropped while they
+/// wait. Fails if a lock then stays held, although no body ran inside it.
 async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let long = 2 * HANG;
@@ -184,7 +185,7 @@ async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     is_free_early(store, "b", start, long).await;
 }
 
-/// Fails if the end of the lease also ends `min_hold`.
+/// `max_hold` ends the lease before `min_hold` has passed. Fails if the lock then becomes free.
 async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     let pool = store.pool().await;
     // The ttl is long enough for renewals in time, even on a busy machine. So only `max_hold` ends
@@ -197,7 +198,8 @@ async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     comes_free(store, "k", start, min_hold).await;
 }
 
-/// Fails if a call whose lock was taken away extends or changes the lock of the next holder.
+/// The lock of a running call is stolen. Fails if the end of this call extends or changes the lock
+/// of the new holder.
 #[tokio::test]
 async fn a_stolen_lock_is_left_to_its_next_holder() {
     let store = Store::redis("a_stolen_lock_is_left_to_its_next_holder");
@@ -224,7 +226,8 @@ async fn at_least_may_exceed_the_ttl_with_a_watchdog(store: &Store) {
     comes_free(store, "k", start, min_hold).await;
 }
 
-/// Fails if `min_hold` of a detached body ends when its caller is dropped.
+/// The caller of a detached body is dropped while the body runs. Fails if the lock then becomes
+/// free before `min_hold` has passed.
 async fn at_least_applies_after_the_caller_is_dropped(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
@@ -275,7 +278,8 @@ async fn an_impossible_at_least_is_refused(store: &Store) {
     drop(whole.expect("as long as the ttl is possible"));
 }
 
-/// Fails if the tests of this file do not detect locks that become free too early.
+/// Fails if the test `the_lock_stays_after_any_result` does not detect a seeded bug: locks are
+/// released before `min_hold` has passed.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_freed_too_early_is_detected() {

@@ -1,4 +1,4 @@
-//! Tests of results that are not kept, and of refused requests.
+//! Tests of results that cannot be kept, and of options that `replay` refuses.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -43,8 +43,8 @@ async fn a_value_without_json_is_returned() {
     }
 }
 
-/// Fails if a kept result of another type makes the body run again, or is read as the requested
-/// type.
+/// A call requests a kept result as another type. Fails if the body of this call runs, or if the
+/// result is read as the requested type.
 async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -85,7 +85,8 @@ on_every_store_of_leases!(
     replay_and_at_least_can_be_combined,
 );
 
-/// Fails if an impossible combination of options is not refused before the body runs.
+/// Fails if `replay` accepts an option that it does not support, or if the error does not name the
+/// option.
 #[tokio::test]
 async fn options_incompatible_with_replay_are_refused() {
     let pool = LockPool::connect("memory://").await.expect("here");

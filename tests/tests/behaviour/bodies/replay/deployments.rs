@@ -68,7 +68,8 @@ async fn a_full_server_takes_the_result() {
     assert_eq!(second, Ok(order(1)), "a result needs no memory to be read");
 }
 
-/// Fails if a result is in another slot than its lock, for any braces in the namespace or the key.
+/// Fails if braces in the namespace or the key put a kept result into another cluster slot than its
+/// lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_shares_the_slot_of_its_lock() {
     let cluster = Setup::new().start();
@@ -92,7 +93,7 @@ async fn a_result_shares_the_slot_of_its_lock() {
     }
 }
 
-/// Fails if a quorum, which cannot keep results, runs the body of a `replay` call.
+/// Fails if a Redlock quorum, which cannot keep results, runs the body of a `replay` call.
 #[tokio::test]
 async fn a_quorum_refuses_replay() {
     let nodes = Quorum::young(3);

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::{DAY, HANG, TTL};
 use crate::bodies::is_released;
 
-/// Counts the bodies of each function.
+/// The number of bodies of each function, and the signals between the test and a slow body.
 #[derive(Debug, Default)]
 struct Desk {
     created: AtomicU32,
@@ -150,7 +150,8 @@ on_stores!(sentinel cluster: (
     results_of_different_functions_expire_separately,
 ));
 
-/// Fails if these tests do not detect a result returned to calls of any function.
+/// Fails if the test `each_function_has_its_own_result` does not detect a seeded bug: a kept result
+/// also answers calls of other functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_returned_to_another_function_is_detected() {
@@ -158,8 +159,8 @@ fn a_result_returned_to_another_function_is_detected() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests do not detect a bug: the store's answer to one call is returned to the
-/// waiting calls of all functions.
+/// Fails if the named test does not detect a seeded bug: the store's answer to one call also
+/// answers waiting calls of other functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_detected() {

@@ -50,8 +50,8 @@ enum End {
     Hangs,
 }
 
-/// Counts the bodies, notifies the test when a body begins, and can hold the bodies until the test
-/// lets them continue.
+/// A counter of bodies. It notifies the test when a body begins, and can make the bodies wait for a
+/// signal of the test.
 #[derive(Debug, Default)]
 struct Shop {
     bodies: AtomicU32,
@@ -101,23 +101,23 @@ impl Shop {
     }
 }
 
-/// The function behind each click on "buy".
+/// Handles a click on "buy".
 #[distributed_lock(key = "order", ttl = "20s", wait = wait, replay = "24h", pool = pool)]
 async fn buy(pool: &LockPool, shop: &Shop, end: End, wait: Duration) -> Result<Order, OrderError> {
     shop.order(end).await
 }
 
-/// A click on "buy".
+/// Clicks on "buy", and does not wait if another click is being processed.
 async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderError> {
     buy(pool, shop, end, Duration::ZERO).await
 }
 
-/// A click that waits while another click is being processed.
+/// Clicks on "buy", and waits while another click is being processed.
 async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     buy(pool, shop, End::Paid, HANG).await
 }
 
-/// A click that uses a builder instead of the attribute.
+/// Clicks on "buy", with a builder instead of the attribute.
 async fn click_by_hand(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     let request = pool.lock("order").ttl(TTL).wait(HANG);
     request.run_replayed(DAY, shop.order(End::Paid)).await?

@@ -125,12 +125,13 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds. A round tests something only if the store has reserved a fence for the second
-/// call. Without it, the process cannot pass the lock to that call.
+/// Number of rounds. The process can pass the lock to its second call only if the store has
+/// reserved a fence for this call. A round without a reserved fence tests nothing.
 const ROUNDS: u32 = 20;
 
-/// Fails if a kept result prevents a call without `replay` from running. Also fails if the lock
-/// then passes to a `replay` call of the process, which must get the kept result instead.
+/// A call without `replay` and a `replay` call wait in one process. Fails if a kept result prevents
+/// the first call from running. Also fails if the lock then passes to the `replay` call, which must
+/// get the kept result instead.
 async fn calls_without_replay_ignore_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -153,8 +154,8 @@ async fn calls_without_replay_ignore_the_result(store: &Store) {
     }
 }
 
-/// Fails if the body of a detached call runs twice, or if its result is lost because its caller was
-/// dropped.
+/// The caller of a detached `replay` call is dropped while the body runs. Fails if the result of
+/// this body is lost, so that the next call runs the body again.
 async fn a_detached_body_keeps_its_result(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
@@ -192,7 +193,7 @@ on_stores!(sentinel cluster: (
     a_lost_lock_keeps_nothing,
 ));
 
-/// Fails if these tests do not detect a kept error.
+/// Fails if the named test does not detect a seeded bug: an error is kept as if it were a result.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_error_is_detected() {
@@ -200,7 +201,8 @@ fn a_kept_error_is_detected() {
     fails_with("RecordedAfterErr", test);
 }
 
-/// Fails if these tests do not detect the kept result of a lost lock.
+/// Fails if the named test does not detect a seeded bug: a result is kept although the lock was
+/// lost.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_result_of_a_lost_lock_is_detected() {
@@ -208,8 +210,8 @@ fn a_kept_result_of_a_lost_lock_is_detected() {
     fails_with("RecordedWithoutCheck", test);
 }
 
-/// Fails if these tests do not detect a `replay` call that runs its body only because the lock was
-/// passed to it.
+/// Fails if the named test does not detect a seeded bug: the lock passes to a `replay` call that a
+/// kept result would answer.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_hand_over_past_a_result_is_detected() {

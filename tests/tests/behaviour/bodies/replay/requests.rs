@@ -1,4 +1,4 @@
-//! Fingerprints, which distinguish requests, and `forget`, which removes results.
+//! Tests of fingerprints, which distinguish requests, and of `forget`, which removes kept results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ async fn a_different_request_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if one answer of the store is also returned to a waiting request with another fingerprint.
+/// Two calls wait while the body of a first call runs, and one of them has another fingerprint than
+/// the first. Fails if that call gets the result of the first call instead of an error.
 async fn a_different_waiting_request_is_refused(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
@@ -76,8 +77,8 @@ async fn a_different_waiting_request_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if a forgotten result is returned, or if `forget` does not return true exactly if there
-/// was a result.
+/// Fails if a call gets a result that `forget` has removed. Also fails if `forget` returns false
+/// although a result was kept, or true although none was kept.
 async fn forget_removes_a_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -90,7 +91,7 @@ async fn forget_removes_a_result(store: &Store) {
     assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(2)));
 }
 
-/// Fails if a result is kept longer or shorter than requested.
+/// Fails if a call still gets a result after the time for which the result was to be kept.
 async fn a_result_expires(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -123,7 +124,7 @@ on_stores!(sentinel cluster: (
     a_result_expires,
 ));
 
-/// Fails if these tests do not detect a bug that ignores fingerprints.
+/// Fails if the named test does not detect a seeded bug: fingerprints are ignored.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_uncompared_fingerprint_is_detected() {

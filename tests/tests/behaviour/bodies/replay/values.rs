@@ -161,7 +161,8 @@ async fn two_values_with_the_same_json_are_not_distinguished() {
     assert_eq!((first, second, bodies), (Some(()), None, 1));
 }
 
-/// Fails if these tests do not detect a bug that keeps a value without reading it back.
+/// Fails if the named test does not detect a seeded bug: a value is kept without a check that it
+/// can be read back.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_value_kept_without_a_read_back_is_detected() {

@@ -4,8 +4,9 @@ use leasehold_tests::cluster::Setup;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Fails if the error does not report the outage of the cluster, or if `check` reports the cluster
-/// as ready. Also fails if the pool does not recover.
+/// A master without a replica is killed, so the whole cluster is down. Fails if the error of a call
+/// does not report this, or if `check` reports the cluster as ready. Also fails if the pool does
+/// not recover.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unavailable_cluster_is_reported_as_down() {
     let mut cluster = Setup::new().start();

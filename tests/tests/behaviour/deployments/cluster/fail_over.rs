@@ -34,7 +34,8 @@ async fn a_cluster_fail_over_is_followed_under_load() {
         .collect();
     let mut survivors = Vec::new();
     for key in &elsewhere {
-        // The ttl is longer than the outage of the whole cluster before the replica takes over.
+        // Until the replica takes over, the whole cluster refuses requests. The ttl is longer than
+        // this outage.
         let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
         survivors.push(request.wait(LONG).acquire().await.expect("free"));
     }

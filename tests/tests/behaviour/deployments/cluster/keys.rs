@@ -75,7 +75,7 @@ async fn the_lock_key_matches_other_clients() {
     }
 }
 
-/// Fails if locks leave more behind than one fence counter for each slot.
+/// Fails if released locks leave any keys behind, except the fence counters.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_leave_only_fence_counters_behind() {
     const NAMESPACE: &str = "traces";
@@ -102,8 +102,8 @@ async fn locks_leave_only_fence_counters_behind() {
     assert!(gone.is_some(), "{:?}", left());
 }
 
-/// Fails if a call with several keys requires them to be in one slot. Also fails if it does not
-/// take or does not release one of them.
+/// Fails if a call with several keys requires them to be in one slot. Also fails if the call does
+/// not take all of these keys, or does not release all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_keys_may_be_in_several_slots() {
     let pool = connect(&SHARED.url()).await;

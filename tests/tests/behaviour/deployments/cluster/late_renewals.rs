@@ -55,10 +55,9 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// The pool renews the leases of a slot in one request, which the node refuses because some of the
-/// keys have moved. Fails if the pool does not then repeat the renewals one by one, or does not
-/// follow `MOVED` at once. Also fails if a request for a node that is new to the pool is not kept
-/// until the pool has connected to this node.
+/// Fails if a lease is lost because its key moves just before the renewal. The pool must repeat a
+/// refused batch of renewals one by one, and must follow `MOVED` at once. It must also keep a
+/// request for a new node until it has connected to this node.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_renewals_reach_moved_locks() {
     for _ in 0..6 {

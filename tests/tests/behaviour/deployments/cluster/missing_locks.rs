@@ -11,7 +11,8 @@ use super::{SHARED, connect, take};
 /// report a missing lock.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Fails if a release does not report that its key is missing on its node.
+/// The key of a held lock is deleted on its node. Fails if the release does not report the lock as
+/// lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_reports_a_lock_missing_on_its_node() {
     let pool = connect(&SHARED.url()).await;

@@ -15,8 +15,8 @@ async fn refused(url: &str) -> LockError {
     }
 }
 
-/// Fails if a single node is mistaken for the whole cluster, or if the report or the error does not
-/// name the right scheme.
+/// The URL of the pool names one node of a cluster, with the scheme of a single server. Fails if
+/// `check` finds no fault, or if the finding or an error does not name the right scheme.
 #[tokio::test]
 async fn a_single_server_is_not_accepted_as_a_cluster() {
     let pool = connect(&SHARED.server(0).url()).await;
@@ -29,7 +29,8 @@ async fn a_single_server_is_not_accepted_as_a_cluster() {
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
 }
 
-/// Fails if a server outside of any cluster is used as a node.
+/// Fails if a server outside of any cluster is accepted as a node. Also fails if one such server
+/// among the seeds prevents the connection to the others.
 #[tokio::test]
 async fn a_server_outside_of_a_cluster_is_refused() {
     let server = Server::start();

@@ -56,7 +56,7 @@ async fn the_documented_permissions_are_sufficient() {
     short.release().await.expect("held");
 }
 
-/// Fails if the error does not name the missing permission.
+/// Fails if the error or the finding about a missing permission does not name this permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_cluster_permission_is_named() {
     let cluster = Setup::new().start();

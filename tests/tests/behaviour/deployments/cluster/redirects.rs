@@ -21,8 +21,8 @@ pub(super) fn hide_the_map(cluster: &Cluster) {
     cluster.run_everywhere(&acl);
 }
 
-/// Fails if the pool does not take the slot's node from `MOVED`, or sends requests to a node that
-/// `MOVED` does not name. Also fails if the next request for the slot is misdirected again.
+/// Slots move while the pool cannot read the slot map, so the pool must learn the new nodes from
+/// `MOVED`. Fails if a lease is lost, or if a slot causes more than one redirect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_moved_redirect_teaches_the_pool_the_new_node() {
     let cluster = Setup::new().start();
@@ -68,7 +68,7 @@ async fn a_redirected_request_is_not_delayed_by_answers() {
     .await;
 }
 
-/// Returns the number of requests that the nodes have redirected.
+/// Returns the number of requests that the nodes have redirected with `MOVED`.
 fn redirects(cluster: &Cluster) -> u64 {
     let of = |node: usize| {
         let errors: String = cluster.probe(node).run(cmd("INFO").arg("errorstats"));

@@ -49,9 +49,9 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     }
 }
 
-/// Fails if the answers for the keys of one or several slots are assigned to the wrong requests.
-/// Tests this before any slot moves, and again while the slots move and some of their keys have
-/// moved.
+/// The pool renews the leases of several slots together. Fails if an answer counts for the wrong
+/// lease, so that other leases than the stolen ones are lost. The second part runs while the slots
+/// move and only some of their keys have moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_answers_are_matched_to_their_leases() {
     let cluster = Setup::new().start();

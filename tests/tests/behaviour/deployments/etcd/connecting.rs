@@ -24,7 +24,8 @@ async fn unsupported_features_are_refused() {
     connecting::unsupported_features_are_refused::<Etcd>(&url, &wrong).await;
 }
 
-/// Fails if a single server, a missing member, or a member of another cluster is not detected.
+/// Fails if `check` does not report a single server, a missing member, or a member of another
+/// cluster.
 #[tokio::test]
 async fn findings() {
     // The finding about the server's version depends on the machine, so it is ignored.
@@ -34,8 +35,9 @@ async fn findings() {
     assert!(!report.is_ready(), "{report}");
 }
 
-/// Fails if a password is shown, if a wrong password is retried, or if the role on etcd's
-/// documentation page has too few permissions.
+/// Fails if the error for a wrong password shows the password or has another code than
+/// `permission`. Also fails if the role on leasehold's documentation page for etcd has too few
+/// permissions.
 #[tokio::test]
 async fn users_need_only_the_documented_rights() {
     let server = Etcd::start();

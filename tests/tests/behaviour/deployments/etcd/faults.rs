@@ -12,8 +12,8 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// Time within which the server executes an acquire. If it takes longer, the pool waits for the
-/// lost answer to another request, and has not sent the acquire.
+/// Time within which the server must have executed the acquire. Otherwise the pool has not sent the
+/// acquire, because it waits for the lost answer to another request.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
 /// Number of attempts to lose the answer to an acquire. A pool sometimes seals its session first:
@@ -39,7 +39,8 @@ async fn leases_survive_the_loss_of_a_leader() {
     faults::leases_survive_the_loss_of_a_leader(Etcd::cluster(3), TTL).await;
 }
 
-/// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
+/// The answer to an acquire is lost, so the pool repeats the request. Fails if the call is refused
+/// because of its own node, or leaves a node behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     let (server, pipe, url) = behind_a_pipe::<Etcd>("lost-answers");

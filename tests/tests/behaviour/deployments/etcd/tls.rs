@@ -16,7 +16,8 @@ fn pool(url: String) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a member is trusted although no authority has certified it under the URL's name.
+/// Fails if the pool trusts a member whose certificate is from an unknown authority, or does not
+/// contain the host name of the URL.
 #[tokio::test]
 async fn a_member_must_prove_its_name() {
     let (authority, other) = (Authority::new(), Authority::new());

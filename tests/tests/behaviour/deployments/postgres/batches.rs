@@ -69,7 +69,7 @@ fn token(kind: u64, key: u64) -> String {
     format!("{kind:08x}-0000-0000-0000-{key:012x}")
 }
 
-/// Returns a request of `take` or `give` that can be granted on a free key.
+/// Returns a request with the token `OWN` and without options. The caller adds the verb.
 fn plain(key: u64) -> Asked {
     Asked {
         verb: "",
@@ -164,6 +164,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Sends requests in one call. Returns the result of each request, without times and fences.
+    /// Fails if the answer for a held lock contains another fence than the table.
     async fn take(&self, asked: &[Asked]) -> Vec<String> {
         let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder), x.fence
             FROM leasehold.take($1::text::uuid, $2, $3, $4::text[]::uuid[], $5, $6, $7, $8) x";
@@ -211,8 +212,8 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Returns a counter of the rows of locks that this connection reads. The server may reset the
-    /// counter between two transactions.
+    /// Returns the number of rows of the table `locks` that this connection has read. The server
+    /// may reset this counter between two transactions.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
@@ -306,7 +307,7 @@ fn forms(verb: &'static str) -> Vec<Asked> {
     forms
 }
 
-/// Returns every possible request for every possible row, in stories of up to `REQUESTS` requests.
+/// Returns every form of request for every state of a key, in stories of up to `REQUESTS` requests.
 fn every_request() -> Vec<Story> {
     let mut stories = Vec::new();
     for verbs in [&TAKES[..], &GIVES] {
@@ -340,8 +341,8 @@ fn by_chance(random: &mut Random) -> Story {
 }
 
 /// Fails if a call with several requests has another outcome than a separate call for each of them.
-/// The rows are missing, free, blocked by a transaction, waited for, held, expired, reserved, taken
-/// away, kept, or shared.
+/// Before the requests, the row of a key is missing, free, blocked by a transaction, waited for,
+/// held, expired, reserved, taken away, kept, or shared.
 #[tokio::test]
 async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");
@@ -386,8 +387,8 @@ async fn is_the_same_both_ways(
     true
 }
 
-/// Fails if a session reads the whole of a large table because it made its plans while the table
-/// was nearly empty.
+/// A session plans its queries while the table is nearly empty. Fails if the session still reads
+/// the whole table after the table has grown.
 #[tokio::test]
 async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
@@ -428,7 +429,8 @@ async fn a_batch_reads_only_the_rows_of_its_keys() {
     assert!(read < i64::from(OTHERS) / 2, "{read} rows");
 }
 
-/// Fails if a later release without `cooldown` replaces an earlier release with `cooldown`.
+/// One call releases two locks twice, once with and once without `cooldown`. Fails if the second
+/// release of a lock has an effect.
 #[tokio::test]
 async fn the_first_release_of_a_lock_counts() {
     let database = Postgres::shared().migrated();

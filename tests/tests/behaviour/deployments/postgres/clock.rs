@@ -22,8 +22,8 @@ async fn waiting(client: &Client) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if a renewal waits for the row's lock, and then compares the end of the lease with a time
-/// from before the wait.
+/// A renewal waits for a locked row until the lease has ended. Fails if the renewal then succeeds.
+/// It must not compare the end of the lease with a time from before the wait.
 #[tokio::test]
 async fn a_renewal_delayed_beyond_the_lease_is_refused() {
     /// Time until the lease ends. It is long enough for a renewal to begin, even on a busy machine.

@@ -154,7 +154,8 @@ async fn only_older_tables_are_refused() {
     }
 }
 
-/// Fails if a password is shown, or if a wrong password is tried repeatedly.
+/// Fails if a password is shown, or if a wrong login is reported with a wrong code. Also fails if
+/// the documented rights are not enough, or if a missing right is not reported.
 #[tokio::test]
 async fn passwords() {
     let (database, _pool) = super::fresh().await;
@@ -202,7 +203,8 @@ async fn passwords() {
     assert_eq!(code(&refused), "42501", "{refused}");
 }
 
-/// Fails if an unsupported option is ignored.
+/// Fails if an unsupported option is ignored, or if a server or database that cannot be used is not
+/// reported.
 #[tokio::test]
 async fn unsupported_features_are_refused() {
     let database = Postgres::shared().database();
@@ -284,7 +286,8 @@ async fn a_unix_socket_can_be_used() {
     works(&pool, "socket").await;
 }
 
-/// Fails if a good server has findings, or if a server without persistence has none.
+/// Fails if `check` has findings about a good server, or none about an unlogged table, which the
+/// server empties after a crash.
 #[tokio::test]
 async fn checks() {
     let server = Postgres::durable();

@@ -92,7 +92,8 @@ async fn deadlocks(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Takes the locks of these keys for a moment in one call, or queues for the locks.
+/// SQL that requests the locks of the keys `$1` in one call, each for 1 ms. If a lock is held, the
+/// request enters its queue.
 const TAKE: &str = "SELECT count(*) FROM leasehold.take(gen_random_uuid(),
     array_fill('acquire'::text, ARRAY[cardinality($1::text[])]), $1,
     ARRAY(SELECT gen_random_uuid() FROM unnest($1)),

@@ -68,7 +68,8 @@ async fn two_calls(
     (first.await, tokio::spawn(next))
 }
 
-/// Runs the whole next call, which must not read an old number.
+/// Runs the next call: reads the last number and commits the following number. The call must not
+/// read an outdated number.
 async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     let guard = take(&pool, "numbers").await;
     let ended = async {
@@ -91,8 +92,8 @@ async fn none_is_lost(client: &Client, level: IsolationLevel) {
     );
 }
 
-/// Fails if a call commits while a transaction that a dropped call of the same process left behind
-/// is still open.
+/// A dropped call leaves an open transaction behind. Fails if the next call of the same process
+/// commits before this transaction ends.
 #[tokio::test]
 async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     for level in LEVELS {
@@ -114,8 +115,8 @@ async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits while a transaction is still open that a finished call has prepared for
-/// a commit in two phases.
+/// A finished call has prepared its transaction for a commit in two phases. Fails if the next call
+/// of the same process commits before the prepared transaction ends.
 #[tokio::test]
 async fn a_prepared_transaction_blocks_the_next_commit() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
@@ -139,8 +140,8 @@ async fn a_prepared_transaction_blocks_the_next_commit() {
     }
 }
 
-/// Fails if a call commits before the `COMMIT` of an earlier call. The earlier call was dropped
-/// while its `COMMIT` was in flight.
+/// A call is dropped while its `COMMIT` is in flight. Fails if the next call of the same process
+/// commits before that `COMMIT`.
 #[tokio::test]
 async fn a_commit_in_flight_blocks_the_next_commit() {
     for level in LEVELS {

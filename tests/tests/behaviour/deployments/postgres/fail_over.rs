@@ -23,7 +23,7 @@ const STANDBY: &str = "standby";
 /// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
 
-/// Replication mode. A synchronous commit waits for the standby.
+/// Replication mode. With synchronous replication, a commit waits for the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replication {
     Synchronous,
@@ -108,7 +108,8 @@ async fn pools_follow_a_fail_over_and_keep_locks() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a pool waits for a hanging primary, or uses it again later.
+/// The primary hangs, and its standby is promoted. Fails if a pool waits for the hanging primary,
+/// or if a lease is not renewed on the new primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_primary_is_abandoned() {
     let pair = Pair::start(Replication::Asynchronous);
@@ -128,9 +129,9 @@ async fn a_hanging_primary_is_abandoned() {
     pair.primary.resume();
 }
 
-/// Fails if `verify` accepts a lock from before a fail-over, even if the new primary has the lock.
-/// The new primary may lack data that the lock's holder has read. Also fails if `verify` refuses a
-/// lock after a crash without a fail-over.
+/// The table of the new primary contains locks from before the fail-over. Fails if `verify` accepts
+/// such a lock, because the new primary may lack data that its holder has read. Also fails if
+/// `verify` refuses a lock after a crash without a fail-over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -168,8 +169,8 @@ async fn verify(client: &impl GenericClient, guard: &LockGuard) -> Result<(), Er
     client.query(verify, &arguments).await.map(drop)
 }
 
-/// Fails if two transactions with verified locks have read the same value, although the standby
-/// missed the latest locks.
+/// Under load, a standby that has missed the latest locks takes over. Fails if two transactions
+/// with verified locks have read the same value, or if an update is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verified_commits_do_not_overlap() {
     for replication in [Replication::Asynchronous, Replication::Synchronous] {
@@ -227,7 +228,8 @@ struct Found {
 }
 
 /// Runs sections with random keys during a fail-over. A section reads the counter of its key,
-/// waits, and writes the counter plus one.
+/// waits, and writes the counter plus one. With `verifies`, the transaction of the write also calls
+/// `verify`.
 async fn load(replication: Replication, verifies: bool) -> Found {
     let _room = room::enter();
     let mut random = Random::seeded("fail-over");
@@ -441,8 +443,8 @@ impl Task {
         if noted.is_err() {
             return false;
         }
-        // A commit without an answer may have succeeded, as only the table shows. It is not
-        // repeated, because the number could then be added twice.
+        // A commit without an answer may have succeeded or failed, and only the table shows which.
+        // The write is not repeated, because the number could then be added twice.
         let _ = transaction.commit().await;
         true
     }

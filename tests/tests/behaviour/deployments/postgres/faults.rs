@@ -52,7 +52,8 @@ async fn ended_connections_are_replaced() {
     kept.release().await.expect("still held");
 }
 
-/// Fails if a crash of the server requires a new pool, or if a lease is lost in the crash.
+/// Fails if the pool cannot be used after a crash of the server, or if a lease is lost in the
+/// crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = Postgres::start();
@@ -78,8 +79,8 @@ async fn the_pool_reconnects_to_a_restarted_server() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
-/// abandoned calls.
+/// Fails if a stopped server blocks callers for longer than their `wait`. Also fails if the lock of
+/// a call that gave up stays on the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
     let server = Postgres::start();

@@ -15,8 +15,8 @@ const CALLERS: u32 = 60;
 /// Pause between two requests, longer than the 20 ms for which the engine collects requests.
 const APART: Duration = Duration::from_millis(25);
 
-/// Fails if each request to a slow server is a separate call. The additional work would slow the
-/// server down further.
+/// Fails if the pool sends each request to a slow server in a separate transaction. The additional
+/// work would slow the server down further.
 #[tokio::test]
 async fn requests_share_calls_while_the_server_is_slow() {
     let server = Postgres::start();
@@ -33,8 +33,8 @@ async fn requests_share_calls_while_the_server_is_slow() {
     server.resume();
     callers.join_all().await;
     drop(pool);
-    // `ask` uses another database, so its queries are not counted. The server's count certainly
-    // includes the transactions of a session only after the session has ended.
+    // `ask` uses another database, so its queries are not counted. The server may count the last
+    // transactions of a session only when the session ends, so the test waits for that.
     let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'";
     let ended = || server.ask(left) == "0";
     wait::until_async("all connections end", LONG, ended).await;
@@ -51,8 +51,8 @@ fn piled_up_calls_are_detected() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if a renewal on a silent connection waits until earlier requests of other calls time out.
-/// Its lease would end before that.
+/// A connection becomes silent while two acquires wait for their answers on it. Fails if a renewal
+/// waits until these acquires time out, because its lease would end before that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_does_not_wait_for_patient_calls() {
     const KEPT: Duration = Duration::from_secs(9);

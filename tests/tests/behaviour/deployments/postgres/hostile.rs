@@ -16,7 +16,7 @@ const TRAPS: &str = include_str!("hostile.sql");
 /// Number of simultaneous requests, more than one call of an SQL function can carry.
 const MANY: u32 = 70;
 
-/// Every function that a client may call.
+/// One call of each SQL function that pools use.
 const CALLS: [&str; 11] = [
     "leasehold.light('00000000-0000-0000-0000-000000000001')",
     "leasehold.take('00000000-0000-0000-0000-000000000001', '{acquire,join,renew}', '{a,b,a}', '{00000000-0000-0000-0000-00000000000a,00000000-0000-0000-0000-00000000000b,00000000-0000-0000-0000-00000000000a}', '{60000,60000,60000}', '{0,2,0}', '{true,true,false}', '{f,f,f}')",

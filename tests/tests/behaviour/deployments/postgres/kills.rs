@@ -1,4 +1,4 @@
-//! Tests of exact commits under load. Meanwhile clients, sessions and servers are killed, and a
+//! Tests that no update is lost under load, while clients, sessions and servers are killed and a
 //! standby takes over.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 const LAG: Duration = Duration::from_millis(400);
 /// Number of kills and restarts of the primary.
 const RESTARTS: u32 = 2;
-/// On average, one of this many transactions loses its client, which is dropped in the middle.
+/// On average, one of this many transactions is abandoned halfway, because its client is dropped.
 const MORTAL: u64 = 12;
 
 /// Ends a random session of the tests' databases. The session belongs to a pool or to an
@@ -82,7 +82,7 @@ struct Found {
     overlaps: i64,
     /// Number of lost updates: the commits minus the sum of the values.
     lost: i64,
-    /// Commits after the end of their lease.
+    /// Number of transactions that have committed after the end of their lease.
     late: u64,
     /// Transactions rolled back because the lease was over.
     refused: u64,
@@ -258,8 +258,9 @@ impl Task {
                 self.counts
                     .refused
                     .fetch_add(u64::from(refused), Ordering::Relaxed);
-                // After a refusal, the client still works. After another error, a commit may have
-                // succeeded without an answer, as only the table shows.
+                // After a refusal, the client still works. After another error, a new client
+                // replaces it. The commit may then have succeeded without an answer, and only the
+                // table shows this.
                 refused
             }
         }

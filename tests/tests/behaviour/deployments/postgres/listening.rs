@@ -1,5 +1,5 @@
-//! Tests that all calls get their answers, on any runtime that reads the answers. The tests for
-//! Redis are similar.
+//! Tests that all calls get their answers on any runtime, even if the runtime that reads the
+//! answers is idle or blocked. `connections::listening_runtimes` has similar tests for Redis.
 
 use std::time::Instant;
 
@@ -87,8 +87,8 @@ fn an_ended_connection_is_replaced_at_once() {
     assert!(!late, "each time");
 }
 
-/// Fails if a call waits until a silent connection times out. The connection has ended while the
-/// call's runtime was idle.
+/// The connection ends while the runtime that should read its answers is idle. Fails if the next
+/// call waits until the connection counts as silent.
 #[test]
 fn an_unnoticed_disconnect_delays_no_call() {
     /// Time limit for a call. It is less than the 40 s after which a silent connection counts as

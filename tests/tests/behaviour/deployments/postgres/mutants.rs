@@ -1,4 +1,5 @@
-//! Bugs in the SQL. For each bug, a test verifies that another test detects it.
+//! Bugs in the SQL. Each test here runs another test with one of these bugs, and fails if that test
+//! does not detect the bug.
 
 use leasehold_tests::postgres::mutants::fails_with;
 

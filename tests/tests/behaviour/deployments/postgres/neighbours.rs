@@ -57,8 +57,8 @@ fn code(ended: Result<(), Error>) -> String {
     error.code().map_or("", SqlState::code).to_owned()
 }
 
-/// Takes the advisory locks that another session holds, and those that earlier versions of
-/// leasehold took.
+/// Takes each advisory lock of other sessions that can be shared, and the advisory locks that
+/// earlier versions of leasehold used.
 async fn take_advisory_locks(neighbour: &Client) {
     let seen = "SELECT pg_try_advisory_lock_shared(((l.classid::bigint << 32) | l.objid::bigint)) \
         FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1";

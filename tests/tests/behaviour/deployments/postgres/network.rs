@@ -66,8 +66,8 @@ async fn a_call_with_a_lost_answer_is_repeated() {
     }
 }
 
-/// Fails if a call in a black hole blocks for longer than its `wait`, or if the lock of an
-/// abandoned call stays.
+/// Messages vanish in one or both directions. Fails if a call then blocks for longer than its
+/// `wait`, or if the lock of an abandoned call stays on the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_delays_calls_at_most_by_their_budget() {
     for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
@@ -117,8 +117,8 @@ async fn leases_survive_only_short_network_faults() {
     works(&pool, "long").await;
 }
 
-/// Fails if a call whose message was lost does not get the lock by its next regular request,
-/// because it waits for the message.
+/// The message about the free lock does not reach the waiting call. Fails if the call does not get
+/// the lock with its next regular request, because it waits for the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_message_delays_a_call_by_one_poll() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;

@@ -132,7 +132,8 @@ async fn an_unclaimed_lock_is_free_after_a_second() {
         }
     };
     wait::within("the call waits", SOON, queued).await;
-    // The pool sends a request that removes the process from the queue. This request must be lost.
+    // After the abort below, the pool sends a request that removes the process from the queue. This
+    // request must be lost.
     pipe.set(Flow::BlackHole);
     call.abort();
     let _ = call.await;

@@ -35,7 +35,8 @@ async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (
     (first.expect("it is free"), next)
 }
 
-/// Fails if the lock passes from an ended call to the next call of the pool, and both calls commit.
+/// A call ends before the transaction that has verified its lock. Fails if the next call of the
+/// pool gets the lock before the commit of this transaction.
 #[tokio::test]
 async fn the_next_call_of_the_process_waits_for_the_commit() {
     for ends in [Ends::Dropped, Ends::Released] {
@@ -85,9 +86,9 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle shows a fence that was first read after the end of its call. `verify` could
-/// accept both this fence and the fence of the next call. Also fails if debug output counts as
-/// reading the fence.
+/// The fence of a call is first read after the call has ended and its lock was handed over. Fails
+/// if the handle shows this fence, because `verify` could accept both this fence and that of the
+/// next call. Also fails if debug output counts as reading the fence.
 #[tokio::test]
 async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
@@ -109,7 +110,8 @@ async fn a_fence_read_too_late_is_withheld() {
     assert_eq!(code(verify(&transaction, &key, read).await), LEASE_OVER);
 }
 
-/// Fails if a process adopts a lock while a transaction of the previous process is open.
+/// A process hands its lock over while a transaction that has verified the lock is open. Fails if
+/// another process adopts the lock before the transaction ends.
 #[tokio::test]
 async fn an_adopter_waits_for_the_commit() {
     let (database, pool) = fresh().await;
@@ -140,8 +142,8 @@ async fn an_adopter_waits_for_the_commit() {
     adopted.release().await.expect("still held");
 }
 
-/// Fails if the tests of this file do not detect a lock that is passed on during a transaction that
-/// has verified it.
+/// Fails if these tests do not detect a seeded bug: a lock passes to the next call during a
+/// transaction that has verified the lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_ignored_pin_is_detected() {

@@ -37,8 +37,9 @@ async fn an_undeclared_pooler_is_refused() {
     }
 }
 
-/// Fails if a call does not wait while the server behind its pooler is down. Also fails if the
-/// error suggests an option that the URL already has.
+/// The server behind the pooler is down for a while. Fails if a call with a `wait` does not wait
+/// for the server. Also fails if the error of another call suggests an option that the URL already
+/// has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_wait_for_an_unavailable_server() {
     let mut server = Postgres::start();

@@ -106,7 +106,8 @@ async fn a_client_certificate_is_shown() {
     assert!(text.contains("`tls_client`"), "{text}");
 }
 
-/// Fails if a mistake is reported as a network failure, or leads to a connection in plain text.
+/// Fails if a mistake in the options for TLS is reported as a network failure, or leads to a
+/// connection in plain text.
 #[tokio::test]
 async fn mistakes_are_reported() {
     let authority = Authority::new();

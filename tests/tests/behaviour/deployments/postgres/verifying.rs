@@ -75,7 +75,8 @@ async fn only_the_latest_holder_verifies() {
     assert_eq!(refused, LEASE_OVER, "there is no such lock");
 }
 
-/// Fails if a lock becomes free before the end of the transaction that verified it, or never.
+/// A transaction verifies a lock. Then the lease ends, or the lock is released. Fails if another
+/// call gets the lock before the end of the transaction, or never.
 #[tokio::test]
 async fn a_verified_lock_waits_for_the_transaction() {
     for ends in ["commit", "rollback", "release"] {
@@ -176,7 +177,8 @@ async fn snapshots() {
     }
 }
 
-/// Fails if a reader's transaction does not keep writers out, or keeps readers out.
+/// A transaction has verified a shared lock. Fails if this transaction does not keep writers out
+/// until its end, or keeps readers out.
 #[tokio::test]
 async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
@@ -218,7 +220,8 @@ async fn a_kept_share_verifies_no_fence() {
     assert_eq!(code(verify(&transaction, &key, 0).await), LEASE_OVER);
 }
 
-/// Fails if readers that enter after a downgrade see the state before the writer's commit.
+/// A transaction verifies the lock of a writer, which then downgrades the lock to a share. Fails if
+/// a reader gets the lock before the commit of this transaction.
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
     let (database, pool) = fresh().await;

@@ -84,7 +84,8 @@ async fn all_queued_contenders_get_the_lock() {
     });
 }
 
-/// Fails if a failed acquire is cleaned up only on the nodes that answered.
+/// An acquire fails because two of three nodes hang. Fails if the lock is not removed from these
+/// two nodes after they answer again.
 #[tokio::test]
 async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     let nodes = Quorum::older_than(3, SECOND * 10);
@@ -105,8 +106,8 @@ async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     });
 }
 
-/// Fails if the pool reads a further answer before it releases the lock that a refused call has on
-/// a single node.
+/// One node grants the lock, and the two others refuse it one after the other. Fails if the pool
+/// reads a further answer before it releases the lock on the first node.
 #[tokio::test]
 async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

@@ -90,8 +90,8 @@ async fn leasehold_excludes_another_client() {
     guard.release().await.expect("it is held");
 }
 
-/// A waiting call repeats its request. So it detects the release of a client that sends no
-/// notification.
+/// Another client releases a lock without a notification. Fails if a waiting call does not detect
+/// the release by repeating its request.
 #[tokio::test]
 async fn a_waiter_finds_another_clients_release() {
     let nodes = shared(3, TTL);

@@ -1,4 +1,4 @@
-//! The tests that every store must pass, on a quorum.
+//! Conformance tests, which every store must pass, on Redlock quorums of three and of five servers.
 
 use std::time::Duration;
 

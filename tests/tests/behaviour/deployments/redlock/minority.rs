@@ -1,4 +1,5 @@
-//! Tests with fewer than half of the nodes down or hanging.
+//! Tests of a quorum in which some nodes are down or hang. As long as a majority of the nodes
+//! answers, calls must get their locks.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,8 @@ async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
     fastest
 }
 
-/// Kills `away` of `of` nodes. Fails if the error of a killed node becomes the result of a call.
+/// Kills `away` of `of` nodes, a minority. Fails if a call then returns the error of a killed node,
+/// although the other nodes are a majority.
 async fn down(of: usize, away: usize) {
     let mut nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -42,7 +44,8 @@ async fn two_of_five_are_down() {
     down(5, 2).await;
 }
 
-/// Pauses `away` of `of` nodes. Fails if each acquire waits for the nodes that do not answer.
+/// Pauses `away` of `of` nodes, a minority. Fails if even the fastest of three acquires waits for
+/// the paused nodes.
 async fn hung(of: usize, away: usize) {
     let nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -51,16 +54,16 @@ async fn hung(of: usize, away: usize) {
         nodes.servers[node].pause();
     }
     let excuse = Excuse::begin();
-    // Only the first calls can wait, because the pool then skips the silent nodes.
+    // The pool soon skips nodes that do not answer, so only the first acquires could wait for them.
     let fastest = take(&pool, "first", 3).await;
-    // Half of the default node timeout.
+    // Half of the default node timeout. An acquire that waits for a paused node takes the whole
+    // timeout.
     let most = Duration::from_millis(25) + excuse.so_far();
     take(&pool, "without", 50).await;
     for node in 0..away {
         nodes.servers[node].resume();
     }
-    // No call has to wait for the silent nodes, because the answers of the other nodes are a
-    // majority.
+    // The answers of the running nodes are a majority, so no call has to wait for a paused node.
     assert!(fastest < most, "{fastest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {
@@ -114,7 +117,8 @@ async fn no_lock_is_granted_without_a_majority() {
         let took = started.elapsed();
         let budget = wait.max(Duration::from_millis(400));
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
-        // On a delayed machine the third node may also count as silent.
+        // On a delayed machine, the running third node may also count as silent. The error then
+        // reports three nodes.
         let is_late = Duration::from_millis(50) < excuse.so_far();
         let reported = error.to_string().contains("2 of 3 nodes");
         assert!(reported || is_late, "{error}");

@@ -44,7 +44,8 @@ async fn a_lock_lost_by_a_majority_is_reported() {
             nodes.servers[node].resume();
         }
         let reported = matches!(released, Err(LockError::Lost { .. }));
-        // A release without timely answers does not report a loss.
+        // On a delayed machine, the nodes may answer too late. The release then returns `Ok`,
+        // without a report of the loss.
         let is_late = NODE_TIMEOUT < excuse.so_far();
         let right = reported == lost || is_late && released.is_ok();
         assert!(right, "{deleted:?} {silent:?}: {released:?}");

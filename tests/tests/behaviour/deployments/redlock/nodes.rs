@@ -24,8 +24,8 @@ pub(crate) fn nodes(count: usize) -> Quorum {
     Quorum::older_than(count, TTL)
 }
 
-/// Returns three or five nodes, which vote on locks with a ttl of up to `ttl`. Tests share these
-/// nodes if they break nothing, and each test uses separate keys.
+/// Returns three or five nodes, which vote on locks with a ttl of up to `ttl`. Several tests share
+/// these nodes, so a test must not disturb them, and must use separate keys.
 pub(crate) fn shared(count: usize, ttl: Duration) -> &'static Quorum {
     static THREE: OnceLock<Quorum> = OnceLock::new();
     static FIVE: OnceLock<Quorum> = OnceLock::new();

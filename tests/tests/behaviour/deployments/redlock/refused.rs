@@ -103,11 +103,12 @@ async fn the_password_of_the_first_node_applies_to_all() {
     );
 }
 
-/// Young nodes do not vote yet. A waiting call gets the lock when they begin to vote.
+/// Fails if nodes vote on a lock before they have run for its ttl. Also fails if a waiting call
+/// does not get the lock after that time.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
-    // The nodes do not vote before they have run for this ttl. It is longer than the first call
-    // takes, even on a busy machine.
+    // The nodes vote only after they have run for this ttl. The first call ends before that time,
+    // even on a busy machine.
     let ttl = TTL * 2;
     let nodes = Quorum::young(3);
     let pool = builder(&nodes).io_timeout(Duration::from_secs(2));

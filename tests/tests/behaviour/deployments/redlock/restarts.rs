@@ -68,8 +68,9 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // During this sleep, the restarted node begins to vote again. The pool, not the node's
-        // server, measures the time until then.
+        // During this sleep, the restarted node begins to vote again. The pool counts the
+        // quarantine from its first connection to the restarted node, not from the start of the
+        // server.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

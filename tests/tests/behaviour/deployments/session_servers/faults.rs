@@ -1,4 +1,5 @@
-//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers from faults of the server and of the network, and loses its locks
+//! only in long faults.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe
     (server, pipe, url)
 }
 
-/// Fails if the pool keeps an ended connection, or if a call with time for another attempt fails.
+/// A proxy cuts the connection again and again. Fails if the pool does not replace it, so that a
+/// waiting call fails or a held lock is lost.
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("cut");
     let pool = connect_waiting(&url).await;
@@ -37,7 +39,9 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     held.release().await.expect("its lease was kept");
 }
 
-/// Fails if a crash of `server` requires a new pool, or if a lease of `ttl` is lost in the crash.
+/// Restarts `server` several times. Fails if the pool does not reconnect automatically, or if a
+/// lease of `ttl` is lost in a crash. Also fails if a call without `wait` hangs while `server` is
+/// down.
 pub(crate) async fn the_pool_reconnects_to_a_restarted_server<S: Times>(
     mut server: S,
     ttl: Duration,
@@ -62,8 +66,8 @@ pub(crate) async fn the_pool_reconnects_to_a_restarted_server<S: Times>(
     works::<S>(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
-/// abandoned calls.
+/// Fails if a call on a paused server takes longer than its `wait`. Also fails if the server keeps
+/// a lock for a call that has ended with an error.
 pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Times>() {
     let server = S::start();
     let pool = connect(&server.url("stopped")).await;
@@ -87,7 +91,8 @@ pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Tim
     }
 }
 
-/// Fails if a lease is lost in a short stop, or if a lease still counts as held after a long stop.
+/// Fails if a lease is lost in a short pause of the server, or if a lease still counts as held
+/// after a long pause.
 pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
@@ -109,8 +114,8 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     works::<S>(&pool, "long").await;
 }
 
-/// Fails if a lease still counts as held after a long silence, or if the pool keeps waiting for
-/// lost answers.
+/// A proxy drops all data for longer than a lease lasts. Fails if the lease still counts as held
+/// after that, or if the pool keeps waiting for the lost answers.
 pub(crate) async fn a_long_silence_ends_a_lease<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
     let pool = connect_waiting(&url).await;

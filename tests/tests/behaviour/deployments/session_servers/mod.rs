@@ -22,7 +22,7 @@ pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// Durations of locks and sessions in the tests of one store.
 pub(super) trait Times: SessionServer {
-    /// The ttl of a lock whose end no test waits for.
+    /// The ttl of locks whose expiry no test waits for.
     const TTL: Duration;
 
     /// The ttl of a lock that a separate process holds.
@@ -58,7 +58,8 @@ pub(super) async fn works<S: Times>(pool: &LockPool, key: &str) {
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// Makes a test of each named `async fn` of a suite, for the server of one store.
+/// Defines a test for each named `async fn` of the module `$suite`, on the server type of one
+/// store.
 macro_rules! on_one_thread {
     ($server:ty, $suite:ident: $($name:ident),+ $(,)?) => {
         $(

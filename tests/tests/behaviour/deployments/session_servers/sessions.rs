@@ -15,7 +15,7 @@ pub(crate) fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
 }
 
-/// Takes five locks in one session. Returns the locks and the session.
+/// Takes five locks in one session. Returns the locks and the id of the session.
 pub(crate) async fn five_in_one_session<S: SessionServer>(
     probe: &S::Probe,
     ask: impl Fn(String) -> LockRequest,
@@ -30,7 +30,8 @@ pub(crate) async fn five_in_one_session<S: SessionServer>(
     (guards, session)
 }
 
-/// Fails if a lock stays held for longer than `free` after its session's own node was deleted.
+/// Each session has its own node, besides the nodes of its locks. Fails if a lock stays held for
+/// longer than `free` after its session's own node was deleted.
 pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     prefix: &str,
     ask: impl Fn(&LockPool) -> LockRequest,

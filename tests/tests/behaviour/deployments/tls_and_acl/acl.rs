@@ -1,5 +1,5 @@
-//! Tests of permissions. The smallest set must be enough for every feature, and a missing
-//! permission must be named.
+//! Tests of Redis permissions. The documented set must be enough for every feature, and the error
+//! for a missing permission must show this set.
 
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ async fn the_documented_permissions_are_sufficient() {
         let guard = request.ttl(TTL).acquire().await;
         guard.expect("free").release().await.expect("released");
     }
-    // The rule covers only the keys of this namespace.
+    // The user may use only the keys of one namespace. So the check succeeds in this namespace, and
+    // reports a missing permission in another one.
     assert!(pool.check().await.expect("it answers").is_ready());
     let rest = LockPool::builder().url(&url).namespace("other");
     let rest = wait::connected(rest.io_timeout(IO_TIMEOUT)).await;
@@ -122,9 +123,9 @@ async fn a_forbidden_key_does_not_affect_other_calls() {
     }
 }
 
-/// Fails if a call leaves its shared lock behind although it was refused, because its user lacks a
-/// permission for shared locks. The server aborts the script at the forbidden command. By then the
-/// script may already have stored the shared lock.
+/// A user lacks a permission for shared locks. The server aborts the script of a shared lock at the
+/// forbidden command, perhaps after the script has stored the shared lock. Fails if the shared lock
+/// stays there and blocks the next call.
 #[tokio::test]
 async fn a_refused_share_blocks_no_other_call() {
     let server = Server::start();
@@ -203,8 +204,9 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Fails if the documented set has a permission that no request needs. Also fails if the error for
-/// a missing permission does not show the complete set.
+/// Removes each documented permission in turn. Fails if locks then work although `without` expects
+/// a failure, because such a permission is not needed. Also fails if the error does not show the
+/// complete set.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();

@@ -1,5 +1,5 @@
-//! Tests of protection from eavesdroppers and from other clients, with TLS and with users of few
-//! permissions.
+//! Tests of protection from eavesdroppers (with TLS), and from other clients of the same server
+//! (with users of few permissions).
 
 mod acl;
 mod neighbours;
@@ -20,8 +20,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit for an answer. It is long, because on a busy machine each thread that handles a call
-/// may wake up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine may delay each thread that handles
+/// a call by up to two seconds.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates a user whose password is its name, and returns its URL.

@@ -33,7 +33,7 @@ fn words(text: &str) -> Cmd {
     command
 }
 
-/// True if this user may not send the command.
+/// True if the server refuses the command because the client's user lacks a permission for it.
 fn refused(client: &RedisProbe, command: &Cmd) -> bool {
     let answer = client.try_run::<redis::Value>(command);
     answer

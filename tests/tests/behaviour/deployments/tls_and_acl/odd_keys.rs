@@ -175,8 +175,8 @@ async fn overwritten_fence_counters_are_corrected() {
     }
 }
 
-/// Fails if these tests do not detect that an overwritten counter is never corrected, or that
-/// fences repeat.
+/// Two seeded bugs: an overwritten counter is never corrected, and fences become inexact beyond
+/// 2^53. Fails if the test above does not detect each of them.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn trusted_overwritten_counters_are_detected() {

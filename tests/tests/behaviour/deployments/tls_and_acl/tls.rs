@@ -44,8 +44,8 @@ async fn a_server_certified_by_a_known_authority_is_trusted() {
     assert!(CryptoProvider::get_default().is_none());
 }
 
-/// Fails if the length of answers is limited only without TLS. In an earlier version, an endless
-/// line over TLS kept a caller waiting for minutes.
+/// A TLS server answers with an endless line. Fails if the pool limits the length of answers only
+/// without TLS. In an earlier version, such a line kept a caller waiting for minutes.
 #[tokio::test]
 async fn an_endless_answer_over_tls_is_refused() {
     let authority = Authority::new();
@@ -85,8 +85,8 @@ fn endless(identity: &Identity) -> u16 {
     port
 }
 
-/// Fails if the pool uses plain text, or a plain-text port, with a node that another node has
-/// named.
+/// The pool gets the addresses of a cluster's nodes from one node. Fails if the pool uses plain
+/// text, or a plain-text port, with such an address.
 #[tokio::test]
 async fn the_nodes_of_a_cluster_are_reached_by_tls() {
     let authority = Authority::new();

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Duration of Curator's sessions. A Curator process does not leave the lock when its session ends,
-/// so its sessions must outlast the delays of a busy machine. These are shorter than this time.
+/// Duration of Curator's sessions. It is longer than the delays of a busy machine, because a
+/// Curator process continues to use the lock after its session has ended.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -61,8 +61,8 @@ async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     }
 }
 
-/// Kills a process of leasehold that holds the lock. Returns the time for which that process held
-/// the lock.
+/// Starts a process of leasehold, and kills it while it holds the lock. Returns this hold, which
+/// ends at the kill.
 fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
@@ -161,7 +161,7 @@ async fn curator_and_leasehold_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
-    // This test takes longer than the test above, because a server starts slowly on a busy machine.
+    // Longer than in the test above, because a killed server restarts slowly on a busy machine.
     let time = Duration::from_secs(45);
     together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {
@@ -177,7 +177,8 @@ async fn exclusion_holds_while_leaders_are_killed() {
     .await;
 }
 
-/// Fails if a client that requested the lock later gets it first.
+/// A Curator process begins to wait for the lock before a pool of leasehold does. Fails if the pool
+/// gets the lock first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_share_one_queue() {
     let servers = [Zookeeper::start()];

@@ -1,4 +1,5 @@
-//! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
+//! Tests that the pool recovers from faults of the server and of the network, and loses its locks
+//! only in long faults.
 
 use std::time::Duration;
 
@@ -35,9 +36,9 @@ async fn leases_survive_the_loss_of_a_leader() {
     faults::leases_survive_the_loss_of_a_leader(ensemble, LEADERLESS).await;
 }
 
-/// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
-/// Each round loses all answers after a random moment. Only in some rounds is the answer to the
-/// creation of the node among them.
+/// Each round loses all answers after a random moment. In some rounds, this includes the answer to
+/// the request that has created the acquire's znode. Fails if the acquire is then refused because
+/// of this znode, or leaves a second znode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     const WANTED: u32 = 5;

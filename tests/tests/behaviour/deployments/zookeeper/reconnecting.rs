@@ -14,8 +14,10 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 
-/// A ttl that is longer than a restart takes, and a limit for sessions that allows this ttl.
+/// A ttl that is longer than a restart of the server takes.
 const KEPT: Duration = Duration::from_secs(9);
+/// Longest session that the server grants before its restart. It is enough for locks with the ttl
+/// `KEPT`.
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
 /// The longest session that the server grants after its restart.
@@ -24,9 +26,9 @@ const SHORTER: Duration = Duration::from_secs(1);
 /// A ttl for which a session of `SHORTER` is enough.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Restarts the server with shorter sessions. While the holder's pool reconnects, its network is in
-/// the state `flow`. Then the pool is cut off. Fails if the lock is free before the holder's lease
-/// is over.
+/// Restarts the server, which then grants only shorter sessions. The holder's network is in the
+/// state `flow` while its pool reconnects, and is then cut off. Fails if the lock is free on the
+/// server before the holder's lease is over.
 async fn a_shorter_session_is_over(flow: Flow) {
     let mut server = Settings::new().longest_session(SERVES_KEPT).start();
     let pipe = Pipe::start(server.address());
@@ -63,15 +65,15 @@ async fn a_shorter_session_is_over(flow: Flow) {
     drop(wait::begun(short).await.expect("a session serves it"));
 }
 
-/// Fails if the pool relies on the time for which a session was granted first, instead of the time
-/// granted at the reconnection.
+/// The server grants a session less time at a reconnection than before. Fails if the pool still
+/// relies on the time granted first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_with_a_shortened_time_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
-/// Fails if the pool does not expect a shorter session because the server's answer to the
-/// reconnection was lost.
+/// The server grants a session less time at a reconnection, but its answer is lost. Fails if the
+/// pool then relies on the time granted first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_lost_answer_shortens_a_session() {
     a_shorter_session_is_over(Flow::LoseAnswers).await;
@@ -84,7 +86,8 @@ fn a_session_time_read_only_once_is_detected() {
     fails_with("GrantedTimeReadOnce", test);
 }
 
-/// Number of locked keys. One request to a server cannot name the paths of all of them.
+/// Number of locked keys. A call waits for each of them, and must watch a znode again after the
+/// disconnect.
 const CALLS: usize = 1_000;
 
 /// The ttl of the waiting calls, and of a lock that their pool holds. Even on a busy machine this
@@ -105,8 +108,8 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
         let held = pool.lock_all(keys.iter().cloned()).ttl(LONG * 4).wait(LONG);
         async move { held.acquire().await.expect("they are free") }
     });
-    // Only a few acquires run at the same time, because among many requests some would wait beyond
-    // their time limit, and be abandoned.
+    // Limits the number of simultaneous acquires. With too many, some would exceed their time limit
+    // and fail.
     stream::iter(held).buffered(8).collect().await
 }
 

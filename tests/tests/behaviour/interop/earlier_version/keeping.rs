@@ -10,8 +10,8 @@ const KEEP: Duration = Duration::from_millis(800);
 /// executes the command.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock while the other version keeps it after its
-/// release. Also fails if the process does not get the lock after that.
+/// A holder releases its lock, but keeps it locked for `KEEP`. Fails if a waiting process of either
+/// version gets the lock before this time, or does not get it afterwards.
 #[test]
 fn a_kept_lock_is_granted_after_its_time() {
     in_four_directions(|stage, holder, waiter| {
@@ -34,8 +34,8 @@ fn a_kept_lock_is_granted_after_its_time() {
     });
 }
 
-/// Fails if a single attempt of either version takes a lock while the other version keeps it after
-/// its release.
+/// A holder releases its lock, but keeps it locked for `LONG`. Fails if a single attempt by a
+/// process of either version succeeds in this time.
 #[test]
 fn a_kept_lock_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {

@@ -1,5 +1,5 @@
-//! The earlier version as the other client in the tests of `interop`: it also follows the
-//! convention `SET NX PX`.
+//! A process of the earlier version as the other client in the tests of `interop`. Like all clients
+//! there, it follows the convention `SET NX PX`.
 
 use std::time::Duration;
 

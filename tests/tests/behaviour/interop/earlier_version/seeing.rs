@@ -7,7 +7,7 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
-/// Longest time for which a lock stays locked after it was taken away.
+/// Longest time for which a revoked lock stays taken.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Fails if a holder, a shared holder or a waiting process of the earlier version is not shown, or

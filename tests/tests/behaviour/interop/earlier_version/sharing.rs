@@ -27,7 +27,8 @@ fn readers_of_both_versions_share_and_exclude_writers() {
     });
 }
 
-/// Makes a writer wait in the queue. The writer must get the lock after `give_back`.
+/// Makes a writer wait in the queue, and then calls `give_back`, which releases the last share.
+/// Returns the writer's lock.
 fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Held {
     thread::scope(|scope| {
         let writer = scope.spawn(|| side.take("k", As::Alone, LONG));
@@ -75,7 +76,7 @@ fn permits_are_counted_across_both_versions() {
     });
 }
 
-/// Fails if only readers of the same version get the lock after a writer's downgrade.
+/// Fails if readers of the other version do not get the lock after a writer's downgrade.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();

@@ -15,7 +15,7 @@ use super::{CLAIM, FORGOTTEN, LONG, Line, TTL, connect, held, queued};
 /// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(800);
 
-/// Starts worker processes that wait for a held lock.
+/// Starts `count` worker processes, which wait for the held lock `dead`.
 pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -> Vec<Worker> {
     let job = Job {
         url: server.url(),
@@ -122,8 +122,8 @@ async fn a_stopped_writer_delays_readers_by_one_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Requirement 24 of the fault harness. Fails if five dead processes delay the others for six
-/// seconds or longer: for a second each, and a second of tolerance.
+/// Requirement 24 of the fault harness. Fails if five stopped processes delay the next one for six
+/// seconds or longer: one second for each of them, and one second of tolerance.
 #[tokio::test]
 async fn five_stopped_processes_delay_others_by_six_seconds() {
     let (server, probe, held) = held("dead").await;

@@ -13,8 +13,8 @@ use super::{CLAIM, Line, connect, connect_with, held, queued, take};
 /// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Fails if a process relies on messages alone. Also fails if it repeats its request only after the
-/// lock was given to the next process.
+/// The first waiting process does not receive the message about its turn. Fails if it does not
+/// repeat its request, or does so only after the store has given the lock to the next process.
 #[tokio::test]
 async fn a_lost_turn_message_is_compensated_by_polling() {
     let (server, _probe, held) = held("lost").await;
@@ -57,8 +57,8 @@ async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     }
 }
 
-/// Fails if a process passes the lock from call to call without end, because it missed the message
-/// about a waiting process.
+/// A process passes the lock among its own calls, and misses the message that another process
+/// waits. Fails if it passes the lock on without end.
 #[tokio::test]
 async fn a_holder_without_the_wait_message_ends_its_turn() {
     const CALLS: usize = 60;

@@ -86,8 +86,8 @@ async fn processes_without_channels_are_served_in_order() {
     serves(&url).await;
 }
 
-/// With the smallest documented set of permissions, the store sends messages and processes get the
-/// lock in order.
+/// A control for the tests above: with the permissions to publish and to subscribe, processes also
+/// get the lock in order.
 #[tokio::test]
 async fn the_smallest_permissions_suffice_for_turns() {
     let (_server, url) = restricted("+publish +subscribe &lock:*");

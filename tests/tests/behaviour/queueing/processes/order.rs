@@ -57,8 +57,8 @@ async fn a_repeated_request_keeps_its_place() {
     line.served_as(released, &expected).await;
 }
 
-/// Fails if the queue works only behind holders that use leasehold. A client without leasehold
-/// notifies no process of its release.
+/// A client without leasehold holds the lock, and sends no message at its release. Fails if the
+/// waiting processes do not get the lock in the order of the queue.
 #[tokio::test]
 async fn the_queue_works_behind_other_clients() {
     let server = Server::start();
@@ -75,8 +75,8 @@ async fn the_queue_works_behind_other_clients() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // If a single attempt could overtake the queue, this one would. On a busy machine, it may
-        // come after all other processes, and then succeeds.
+        // This attempt follows the release directly, so it would get the lock if it could overtake
+        // the queue. On a busy machine it may come after all waiting processes, and then succeeds.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();

@@ -1,4 +1,4 @@
-//! Tests that in the end, leasehold leaves only the fence counter on the server.
+//! Tests that only the fence counter is left on the server after all locks were released.
 
 use std::time::{Duration, Instant};
 
@@ -58,8 +58,8 @@ async fn calls_that_time_out_leave_nothing() {
     nothing_is_left(&server).await;
 }
 
-/// Drops waiting calls at about the time at which one of them gets the lock. Fails if the next call
-/// then does not get it.
+/// Drops waiting calls at about the time at which one of them gets the lock. Fails if the next
+/// waiting call then does not get the lock soon.
 #[tokio::test]
 async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();

@@ -89,8 +89,8 @@ async fn a_process_arriving_during_a_turn_is_noticed() {
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
-        // One more call of the first process may have begun before this process was notified that
-        // another one waits.
+        // The process with many calls may have begun one more call before it received the
+        // notification of the waiting process.
         assert!(
             missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"
