@@ -182,7 +182,7 @@ impl<'a> Harness<'a> {
 }
 
 /// Measures one contestant once. If the contestant cannot run, adds a remark instead. If leasehold
-/// cannot run in any round, the whole run fails at its end: see `broken`.
+/// has run in no round, the whole run fails at its end: see `broken`.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {

@@ -28,7 +28,8 @@ pub(crate) struct Plan {
     pub(crate) section_ms: u64,
     /// Pause of a task between two critical sections, in milliseconds
     pub(crate) think_ms: u64,
-    /// Time limit of a waiter, in milliseconds; a waiter without the lock by then is lost
+    /// Time limit of a waiter, in milliseconds; a waiter that does not get the lock in this time
+    /// counts as lost
     pub(crate) patience_ms: u64,
     /// File for the records
     pub(crate) file: PathBuf,

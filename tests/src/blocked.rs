@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 const STEP: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Keeps all workers of a runtime blocked until it is dropped.
+/// A runtime whose worker threads are all blocked. Dropping this value unblocks them.
 #[derive(Debug)]
 #[must_use]
 pub struct Blocked(Arc<Block>);
@@ -30,13 +30,13 @@ struct State {
 impl Blocked {
     /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// Spawns blocking tasks until all workers block, which may need more tasks than workers. A
-    /// worker may take two tasks and block in the first, while another worker sleeps. The next task
-    /// wakes a sleeping worker.
+    /// Spawns blocking tasks until each worker is blocked. This may need more tasks than workers:
+    /// one worker may take two tasks and block in the first, while another worker sleeps. The next
+    /// task wakes a sleeping worker.
     ///
     /// # Panics
     ///
-    /// Panics if a worker is not blocked within 30 s, because it stays busy.
+    /// Panics if a worker stays busy with other tasks, so that it is not blocked within 30 s.
     pub fn all(runtime: &Runtime) -> Self {
         let block = Arc::new(Block::default());
         let wanted = runtime.metrics().num_workers();
@@ -85,7 +85,8 @@ mod tests {
 
     use super::Blocked;
 
-    /// Fails if a worker still runs tasks, or if a worker stays blocked.
+    /// Fails if a worker still runs a task while all workers should be blocked, or stays blocked
+    /// after `Blocked` is dropped.
     #[test]
     fn all_workers_block_and_come_back() {
         for workers in [1, 2, 4] {

@@ -1,4 +1,4 @@
-//! Servers whose maker or version differs from the system's `redis-server`.
+//! Redis-compatible servers of another maker or version than the system's `redis-server`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 use crate::python;
 use crate::server::Server;
 
-/// A server program from a package of the Python registry.
+/// A brand of Redis-compatible server. Its program comes from a package of the Python registry.
 #[derive(Debug)]
 pub struct Brand {
     /// Environment variable with the path of a program to use instead of the package.
     variable: &'static str,
     package: &'static str,
-    /// The program's path in the package, with `ARCH` for the architecture.
+    /// The program's path in the package. `ARCH` stands for the processor architecture.
     file: &'static str,
     /// The text in `INFO server` that identifies the brand.
     version_line: &'static str,
@@ -66,7 +66,7 @@ impl Brand {
         let file = self.file.replace("ARCH", std::env::consts::ARCH);
         let program = folder.join(&file);
         if !program.exists() {
-            // The program is unpacked under a temporary name, so that no other process finds a
+            // The package is installed into a temporary folder, so that no other process finds a
             // half-installed program.
             let half = folder.with_extension(std::process::id().to_string());
             let mut pip = Command::new(python::interpreter(target));

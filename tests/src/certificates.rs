@@ -1,4 +1,4 @@
-//! Certificates for both ends of a connection, and the authority that issues them.
+//! TLS certificates for servers and clients, and the authority that issues them.
 
 use std::fs;
 
@@ -12,12 +12,12 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, as the contents of PEM files.
+/// A certificate and its private key, as the contents of PEM files.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The certificate.
     pub certificate: String,
-    /// The key.
+    /// The private key.
     pub key: String,
 }
 
@@ -50,7 +50,7 @@ impl Authority {
         }
     }
 
-    /// The authority's own certificate.
+    /// Returns the authority's own certificate, as the content of a PEM file.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -63,8 +63,8 @@ impl Authority {
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // The subject of the authority is empty. With an empty subject, this certificate would look
-        // self-signed, because its subject would equal its issuer.
+        // The subject of the authority is empty. If the subject of this certificate were also
+        // empty, it would equal the issuer, and the certificate would look self-signed.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {
@@ -74,19 +74,21 @@ impl Authority {
     }
 }
 
-/// The files of a server or a Sentinel: its certificate, its key, and the authority that it trusts.
+/// The TLS files of a Redis server or a Sentinel: its certificate, its private key, and the
+/// certificate of the trusted authority.
 #[derive(Debug)]
 pub struct Certificates {
     /// The paths of certificate, key and authority.
     paths: [String; 3],
-    /// `yes` if clients must have a certificate of the same authority, otherwise `no`.
+    /// The setting `tls-auth-clients`: `yes` if clients must have a certificate of the same
+    /// authority, otherwise `no`.
     auth_clients: String,
     _folder: Folder,
 }
 
 impl Certificates {
-    /// Writes a certificate of `authority` for `name`. A server with these files also requires a
-    /// certificate from its clients.
+    /// Issues a certificate for `name`, and writes the files. A server with these files also
+    /// requires a certificate from its clients, unless `auth_clients` changes this.
     ///
     /// # Panics
     ///
@@ -110,7 +112,7 @@ impl Certificates {
         }
     }
 
-    /// Sets if clients must have a certificate: `yes` or `no`.
+    /// Sets `tls-auth-clients`: `yes` if clients must have a certificate, otherwise `no`.
     pub(crate) fn auth_clients(self, auth_clients: &str) -> Self {
         Self {
             auth_clients: auth_clients.to_owned(),
@@ -118,7 +120,8 @@ impl Certificates {
         }
     }
 
-    /// The TLS settings for a server's configuration, each a name and a value.
+    /// Returns the TLS settings for a server's configuration, each a name and a value. `port` is
+    /// the server's port for TLS.
     pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
         let [certificate, key, authority] = self.paths.clone();
         [

@@ -170,8 +170,8 @@ impl Tally {
     }
 }
 
-/// CPU time that the process had used at some time, and the number of successful pairs at that
-/// time.
+/// CPU time that the process had used at one point in time, and the number of successful pairs
+/// until then.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: u64,

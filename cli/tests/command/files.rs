@@ -1,4 +1,4 @@
-//! Errors of a process that has reached its limit of open files.
+//! Errors of a process at its limit of open files.
 
 use std::process::Command;
 

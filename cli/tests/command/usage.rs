@@ -115,7 +115,7 @@ fn errors_are_printed_as_json() {
 }
 
 /// The error for `leasehold run KEY COMMAND` suggests to write `--` before the command. Fails if
-/// this tip is missing, wherever options stand, or appears for another mistake.
+/// this tip depends on the order of the options, or appears for another mistake.
 #[test]
 fn the_tip_about_missing_dashes_is_only_for_run() {
     let server = Server::start();

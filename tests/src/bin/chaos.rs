@@ -20,7 +20,7 @@ use leasehold_tests::oracle;
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Injects faults into real servers and processes while an oracle checks every note that they
+/// Injects faults into real servers and processes. An oracle checks the notes that the processes
 /// write. Runs all requirements of docs/reliability/results.md at full size. Exit code 1: a promise
 /// was broken.
 #[derive(Parser)]
@@ -51,11 +51,12 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// Approximate time for the whole run. The exclusion run (requirement 1) comes last and gets
-    /// the remaining time, or up to twenty minutes if it needs them to reach `--sections`.
+    /// Approximate duration of the whole run, in minutes. The exclusion run (requirement 1) comes
+    /// last and gets the remaining time, or up to twenty minutes if it needs them to reach
+    /// `--sections`.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
-    /// Number of locked bodies ("sections") that the exclusion run must reach.
+    /// Number of sections (bodies that run under a lock) that the exclusion run must reach.
     #[arg(long, default_value_t = 1_000_000)]
     sections: u64,
     /// Repeats the schedule of an earlier run.
@@ -171,8 +172,9 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
-/// Runs the scenario with and without the bug. Returns `true` if the oracle finds the violation
-/// with the bug and finds none without. Also returns the row for the printed table.
+/// Runs the scenario of a seeded bug twice, with and without the bug. Returns `true` if the oracle
+/// finds the expected violation with the bug, and none without the bug. Also returns the bug's row
+/// in the printed table.
 fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let program = program();
     let bad = case.play(&program, folder, true);
@@ -186,9 +188,9 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The requirements of a run, in three groups. The soak (requirement 25) is `beside`: it runs in
-/// parallel with all others. Most requirements are in `first`, and run a few at a time. Then the
-/// exclusion run (requirement 1), which is `last`, takes place.
+/// The requirements of a run, in three groups. `beside` has the soak (requirement 25), which runs
+/// in parallel with all others. `first` has most requirements, a few of which run at a time. `last`
+/// has the exclusion run (requirement 1), which begins after the requirements in `first`.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -249,8 +251,8 @@ impl Plan {
             .pop_front()
     }
 
-    /// Runs all groups, with `lanes` requirements at a time. `time` is the length of the whole run,
-    /// and `rest` returns the remaining time.
+    /// Runs all groups. Of the group `first`, `lanes` requirements run at a time. `time` is the
+    /// length of the whole run, and `rest` returns the remaining time.
     fn play(
         &self,
         lanes: u32,
@@ -282,7 +284,8 @@ impl Plan {
             }
             for (number, (requirement, store)) in (1..).zip(&self.last) {
                 // If the exclusion run has two stores, the first one (Redis) gets three quarters of
-                // the time. It needs more time than memory for the same number of sections.
+                // the remaining time. Redis needs more time than memory for the same number of
+                // sections.
                 let rest = rest();
                 let share = if number < self.last.len() {
                     rest * 3 / 4

@@ -1,6 +1,6 @@
 //! A process that runs annotated functions, so that tests can stop and kill a real holder.
 //!
-//! `worker '<job as JSON>'`; see [`leasehold_tests::worker`].
+//! Usage: `worker '<job as JSON>'`. [`leasehold_tests::worker`] describes the job.
 
 use std::future::poll_fn;
 use std::io::BufRead;
@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// Start of the current poll of the task that holds the lock, as a timestamp of `clock::now`.
+/// Start of the current poll of the call, before the gate checks the deadline, as a timestamp of
+/// `clock::now`.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which a body that holds its lock reports that it runs.
@@ -160,7 +161,7 @@ async fn hold_renewed(key: &str, leave: &Notify) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Records the start of each poll of `future`.
+/// Stores the start of each poll of `future` in `BEGAN`.
 async fn stamped<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -195,7 +196,8 @@ async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Prints a report when the body begins, and another when it returns or is dropped.
+/// A running body. Reports the start of the body, and on drop its end: the body has returned or was
+/// dropped.
 struct Section;
 
 impl Section {

@@ -11,19 +11,20 @@ use super::errand::Errand;
 use super::job::Work;
 use crate::oracle::Note;
 
-/// The result of a body. The store keeps it, and later calls get it without running a body.
+/// The result of a body. The store keeps this result, and later calls return it without running a
+/// body.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Answer {
     /// Number of the body that returned this answer.
     ran: u64,
-    /// Number of the body that made the order. Equals `ran`, unless an earlier body had already
-    /// made the order (`Work::Order`).
+    /// Number of the body that inserted the order into the table. Equals `ran`, unless an earlier
+    /// body had already inserted the order (`Work::Order`).
     from: u64,
-    /// Number that identifies the request. Different requests have different numbers.
+    /// Fingerprint of the request. Different requests have different fingerprints.
     print: u64,
 }
 
-/// Makes the call, and notes its answer.
+/// Makes the call of `errand`, and writes its answer to the history.
 pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let (desk, key, asked) = (
         Arc::clone(&errand.desk),
@@ -39,8 +40,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         }
     };
     let (answer, replayed) = watch_replays(call).await;
-    // The answer is `None` only if an error was kept, which must never happen. The note then names
-    // body 0, which the oracle reports as a wrong answer.
+    // `None` means that the store has kept an error as the result, which must never happen. The
+    // note then names body 0, so that the oracle reports a wrong answer.
     let answer = answer?.unwrap_or(Answer {
         ran: 0,
         from: 0,
@@ -58,8 +59,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Makes calls without a watchdog. A result is kept under the path of its function. This path does
-/// not contain the type, so this function and [`Renewed`]'s function share their results.
+/// Calls without a watchdog. A result is kept under the path of its function, which does not
+/// contain the type. So [`Plain`] and [`Renewed`] share their results.
 struct Plain;
 
 impl Plain {
@@ -72,7 +73,7 @@ impl Plain {
     }
 }
 
-/// Makes calls with a watchdog.
+/// Calls with a watchdog.
 struct Renewed;
 
 impl Renewed {

@@ -1,8 +1,8 @@
 //! The tables of requirement 36, the transactions on them, and the SQL that finds a lost update.
 //!
-//! A transaction reads the last number of its key and commits the next number. For an even key, the
-//! last number is in a counter. For an odd key, it is computed from the commits. So two
-//! transactions on an odd key never write the same row, at any isolation level.
+//! A transaction reads the last number of its key, and commits the next number. For an even key, a
+//! counter has the last number. For an odd key, the last number is the greatest one among the
+//! commits. So two transactions on an odd key never write the same row, at any isolation level.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::postgres::{Database, Postgres, PostgresProbe};
 use crate::proxy::Proxy;
 use crate::wait;
 
-/// Number of keys.
+/// Number of keys. The keys are 0 (even) and 1 (odd).
 pub(super) const KEYS: u64 = 2;
 
-/// Time after which a client abandons an unanswered transaction.
+/// Time after which a client abandons an unanswered transaction, or the second phase of a commit.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -36,10 +36,11 @@ pub(super) struct Deal {
     pub(super) pause: Duration,
 }
 
-/// Counts of a run that SQL cannot compute.
+/// Counts that cannot be computed from the tables after a run.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Transactions that failed with SQLSTATE `LH001` (lease over), `40001` or `40P01`.
+    /// Transactions that failed with SQLSTATE `LH001` (lease over), `40001` (serialization failure)
+    /// or `40P01` (deadlock).
     pub(super) refused: AtomicU64,
     /// Transactions with any other error, or without an answer in time.
     pub(super) unanswered: AtomicU64,
@@ -85,7 +86,8 @@ impl Bank {
         self.database.probe("lock:")
     }
 
-    /// Commits in one phase, through the proxy. Counts a refusal or a missing answer.
+    /// Runs the transaction of `deal` through the proxy, and commits in one phase. Counts a refusal
+    /// or a missing answer.
     pub(super) async fn commit(self: Arc<Self>, deal: Deal) {
         let ended = tokio::time::timeout(PATIENCE, async {
             let over = self.database.url_over(self.proxy.address());
@@ -109,8 +111,8 @@ impl Bank {
         }
     }
 
-    /// Prepares a transaction. The second phase commits it a little later, even if the caller is
-    /// dropped.
+    /// Prepares the transaction of `deal`: the first phase of a two-phase commit. The second phase
+    /// begins after `deal.pause`, even if the future of this function is dropped.
     pub(super) async fn prepare(self: Arc<Self>, deal: Deal) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let id = format!("deal-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -182,7 +184,8 @@ impl Bank {
         self.number("SELECT count(*) FROM commits")
     }
 
-    /// Returns the number of commits that repeat the number of an earlier commit.
+    /// Returns the number of lost updates: commits that repeat the number of an earlier commit of
+    /// their key.
     pub(super) fn lost(&self) -> u64 {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
@@ -201,8 +204,8 @@ impl Bank {
     }
 }
 
-/// Starts the second phase of a commit on drop, so that it runs even if the caller of the first
-/// phase is dropped.
+/// Guard that starts the second phase of a commit when dropped. So the second phase runs even if
+/// the future of the first phase is dropped.
 struct SecondPhase {
     bank: Arc<Bank>,
     id: String,
@@ -225,7 +228,8 @@ async fn connect(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Reads the last number, and writes the next number.
+/// Reads the last number of the key, and writes the next number. Calls `leasehold.verify` first or
+/// last.
 async fn write(transaction: &tokio_postgres::Transaction<'_>, deal: &Deal) -> Result<(), Error> {
     let verify = "SELECT leasehold.verify($1, $2)";
     if deal.verifies_first {

@@ -23,7 +23,7 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// The nested call that a body of the form `Nesting` makes.
+/// Runs the body of a nested call, which a body of the form `Nesting` makes.
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
@@ -34,7 +34,7 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     ran(errand, lock).await.map(drop)
 }
 
-/// Like `inside`, but returns the number of this body, and of the body that made its order
+/// Like `inside`, but returns two numbers: of this body, and of the body that made its order
 /// (`Work::Order`).
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
@@ -50,7 +50,7 @@ pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64),
 }
 
 /// Runs the body of a downgrading call: does the work, and downgrades the lock to a shared lock.
-/// Then reads the counters (after `Work::Count`), or does the work again.
+/// Then reads the counters if the work is `Work::Count`, or else does the work again.
 pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
     let body = Body::enter(errand, guard.handle());
     body.work().await;
@@ -112,8 +112,8 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // The leases are read before the clock. Otherwise a deadline could already include a
-        // renewal after `at`.
+        // The leases are read before the clock. Otherwise a renewal after `at` could already be
+        // part of a deadline.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();
@@ -179,11 +179,11 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Makes two concurrent nested calls, which run one after the other.
+    /// Makes two nested calls at the same time. Their bodies run one after the other.
     async fn nest(&self) {
         let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
         // Errors of the nested calls are ignored. If the lease is lost, the gate of this body
-        // detects that.
+        // detects the loss.
         let _ = tokio::join!(nested(), nested());
         // Both nested calls may have ended in one long poll of this body. The yield ends this poll,
         // so that the gate checks the lease before the body continues.
@@ -199,7 +199,8 @@ impl<'a> Body<'a> {
             Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
             Work::Stay { ms, .. } => {
                 let until = now() + ms * 1_000_000;
-                // A guard has no gate, so the body itself checks the lease.
+                // A body under a guard has no gate (`is_gated`), so the body itself checks the
+                // lease.
                 while now() < until && (self.is_gated() || self.lock.check().is_ok()) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -231,7 +232,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Commits the order, and then waits before the release.
+    /// Inserts the order into the table, and then waits for `pause` before the lock is released.
     async fn order(&self, pause: Duration) {
         let orders = self.errand.desk.orders.as_ref();
         let orders = orders.expect("a job that makes orders has a table");

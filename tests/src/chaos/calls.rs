@@ -16,10 +16,11 @@ use super::job::Form;
 use super::span::nanos;
 use crate::oracle::{Mode, Note};
 
-/// Number of permits. Must equal the number in the attribute of [`place`].
+/// Number of permits of a key. Must equal the number in the attributes of [`place`] and
+/// [`renewed_place`].
 pub(super) const PLACES: u32 = 3;
 
-/// Makes the call. Notes a refusal or the loss of a lease in the history.
+/// Makes the call of `errand`. Writes a refusal or a lost lease to the history.
 pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
     let key = errand.key().to_owned();
@@ -41,7 +42,7 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     }
 }
 
-/// Records the start of each poll of `future`.
+/// Stores the start of each poll of `future` in `began`.
 async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {

@@ -13,12 +13,13 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// Time within which a worker must end after the request to end, even during network faults.
+/// Time limit for a worker to connect, and for its end after [`Hand::ask_to_end`], even during
+/// network faults.
 const END: Duration = Duration::from_secs(25);
 
-/// Settings of glibc's allocator for a process whose resident memory is measured. Freed memory
-/// returns to the system at once, and all threads share one heap. Without these settings, the
-/// heap of each thread would grow in steps of 132 KiB and stay at its peak size.
+/// Settings of glibc's allocator for a process whose resident memory is measured. With them, freed
+/// memory returns to the system at once, and all threads share one heap. Without them, the heap of
+/// each thread would grow in steps of 132 KiB and stay at its peak size.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),
@@ -60,7 +61,7 @@ impl Crew {
         }
     }
 
-    /// Returns a job with these lanes (groups of calls).
+    /// Returns a job that makes the calls of `lanes`, with default settings.
     pub fn job(&self, url: &str, lanes: Vec<Lane>) -> Job {
         Job {
             url: url.to_owned(),
@@ -79,7 +80,7 @@ impl Crew {
         }
     }
 
-    /// Starts a process for a job. `bug` is the name of a seeded bug for the process, if any.
+    /// Starts a process for a job. `bug` names the seeded bug to switch on in the process, if any.
     ///
     /// # Panics
     ///
@@ -120,8 +121,8 @@ impl Crew {
         let gate = self.folder.join("gate");
         job.gate = Some(gate.clone());
         let [ready, go] = ["ready", "go"].map(|name| gate.with_extension(name));
-        // With the files of an earlier process, neither this function nor the new process would
-        // wait.
+        // If the files of an earlier process still existed, neither this function nor the new
+        // process would wait for the other.
         for file in [&ready, &go] {
             let _ = fs::remove_file(file);
         }
@@ -132,7 +133,7 @@ impl Crew {
         hand
     }
 
-    /// Appends to the history.
+    /// Appends a note to the history.
     pub fn note(&self, note: &Note) {
         self.history.note(note);
     }
@@ -156,16 +157,16 @@ impl Crew {
         }
     }
 
-    /// Checks the history.
+    /// Makes the oracle check the history.
     ///
     /// # Panics
     ///
-    /// Panics if it cannot be read.
+    /// Panics if the history cannot be read.
     pub fn report(&self) -> Report {
         oracle::check_file(self.history.path()).expect("the history is there")
     }
 
-    /// Returns the folder with all files.
+    /// Returns the folder with all files of the run.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -180,7 +181,7 @@ impl Crew {
         self.history.path()
     }
 
-    /// Removes all files. Use this for a history without violations.
+    /// Removes all files of the run. Use this only if the history has no violations.
     pub fn remove(self) {
         // An error is ignored, because the folder is temporary.
         let _ = fs::remove_dir_all(&self.folder);
@@ -200,7 +201,7 @@ impl Hand {
         &mut self.process
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -210,7 +211,7 @@ impl Hand {
         self.process.exited().is_some()
     }
 
-    /// Asks the process to end.
+    /// Requests the process to end, by closing its standard input.
     pub fn ask_to_end(&mut self) {
         self.input = None;
     }
@@ -226,7 +227,7 @@ impl Hand {
     }
 }
 
-/// Follows a history while it grows.
+/// A reader that follows a history while it grows.
 #[derive(Debug)]
 pub struct Watch {
     reader: Reader,
@@ -242,7 +243,8 @@ impl Watch {
         self.reader.next_note().expect("the history can be read")
     }
 
-    /// Waits for the first note that `wanted` accepts, and skips the notes before it.
+    /// Waits for the first note that `wanted` accepts, and skips the notes before it. Returns
+    /// `None` if no such note appears within `limit`.
     pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Note) -> bool) -> Option<Note> {
         let mut found = None;
         wait::try_until(limit, || {
@@ -258,7 +260,8 @@ impl Watch {
         found
     }
 
-    /// Waits until `count` more bodies have begun.
+    /// Waits until `count` more bodies have begun. Returns false if the next one does not begin
+    /// within `limit`.
     pub fn entered(&mut self, limit: Duration, count: usize) -> bool {
         let entered = |note: &Note| matches!(note, Note::Enter { .. });
         (0..count).all(|_| self.wait_for(limit, entered).is_some())

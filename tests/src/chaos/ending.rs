@@ -32,7 +32,8 @@ pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     });
 }
 
-/// Waits until `left` returns no locked key, for at most a ttl and 200 ms. Notes the result.
+/// Waits until no key is locked, for at most a ttl and 200 ms. `left` returns a locked key, if any.
+/// Writes the result to the history.
 pub(super) fn free_after(crew: &Crew, ttl: Duration, left: impl Fn() -> Option<String>) {
     let due = now();
     let within = ttl + Duration::from_millis(200);

@@ -11,11 +11,11 @@ use crate::probe::Probe;
 use crate::session_server::{SessionProbe, SessionServer};
 use crate::zookeeper::{Network, Settings, Zookeeper};
 
-/// Prefix of all locks.
+/// Prefix of the keys (in etcd) or paths (in ZooKeeper) of all locks.
 const PREFIX: &str = "chaos";
 
-/// The longest session that the servers of ZooKeeper are configured to allow. It is enough for the
-/// longest ttls of the requirements.
+/// The longest session that a single server of ZooKeeper is configured to grant. It suffices for
+/// the longest ttl of the requirements.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A cluster whose members can be made to fail.
@@ -25,7 +25,7 @@ pub(super) enum Ensemble {
     Zookeeper(Vec<Zookeeper>, Option<Network>),
 }
 
-/// Durations of a cluster's sessions.
+/// Durations that follow from the sessions of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     /// Duration of the session for a ttl of four seconds.
@@ -38,7 +38,7 @@ pub(super) struct Times {
 }
 
 impl Ensemble {
-    /// Starts a cluster of this many members, which reach each other through proxies.
+    /// Starts a cluster of `members` servers. Several servers reach each other through proxies.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {
@@ -59,17 +59,17 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // The session may end: it lasts 2 s, and the leader detects its end within a
-                // second. Otherwise its client is connected, and retries the removal each second.
-                // Both need less than this time.
+                // Either the session ends: it lasts 2 s, and the leader detects its end within a
+                // second. Or the session's client is connected, and repeats the removal of the lock
+                // each second. Both cases take less than this time.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // The session may end: it lasts 2.5 s, and the leader detects its end within half a
-                // second. Otherwise its client opens another connection after a second of silence.
-                // Both need less than this time.
+                // Either the session ends: it lasts 2.5 s, and the leader detects its end within
+                // half a second. Or the session's client opens another connection after a second of
+                // silence. Both cases take less than this time.
                 orphan: Duration::from_secs(6),
             },
         }
@@ -97,7 +97,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the store's URL through these pipes.
+    /// Returns the URL of the locks for a client that connects through these pipes.
     pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
         let addresses = pipes.iter().map(Pipe::address);
         match self {
@@ -120,7 +120,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the remaining nodes of all locks.
+    /// Returns the nodes that sessions have left in the directories of all locks.
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Etcd(servers) => servers[0].probe(PREFIX, "lock:").left(),
@@ -171,8 +171,8 @@ impl Ensemble {
         }
     }
 
-    /// Drops everything that the other members send to this member, so that this member answers
-    /// none of their requests. Clients still reach it.
+    /// Drops everything that the other members send to this member. So this member answers none of
+    /// their requests, although clients still reach it.
     pub(super) fn cut_off(&self, member: usize) {
         match self {
             Self::Etcd(servers) => servers[member].network().set(Flow::BlackHole),

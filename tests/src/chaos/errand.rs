@@ -1,4 +1,4 @@
-//! One call of a worker process, and the state that all its calls share.
+//! One call of a worker process, and the state that all calls of the process share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,9 +38,9 @@ pub(super) struct Errand {
     pub(super) asked: u64,
     /// Start of the current poll of the whole call, read before the gate checks the deadline.
     pub(super) began: Arc<AtomicU64>,
-    /// For a nested call: number of the body whose lock it enters.
+    /// For a nested call: number of the outer body, whose lock the call enters.
     pub(super) within: Option<u64>,
-    /// Number that identifies the request, for a call with `replay`.
+    /// Fingerprint of the request, for a call with `replay`.
     pub(super) print: u64,
 }
 
@@ -54,7 +54,8 @@ impl Errand {
         &self.keys[1]
     }
 
-    /// Returns the time for which the key stays locked after the end of the body.
+    /// Returns the call's `cooldown`: the time for which the key stays locked after the end of the
+    /// body.
     pub(super) fn cooldown(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),
@@ -62,7 +63,7 @@ impl Errand {
         }
     }
 
-    /// Returns the time for which the result is kept.
+    /// Returns the call's `replay`: the time for which the store keeps the result.
     pub(super) fn replay(&self) -> Duration {
         match self.form {
             Form::Replayed { ms, .. } => Duration::from_millis(ms),
@@ -70,7 +71,7 @@ impl Errand {
         }
     }
 
-    /// Returns a call nested in the body of `holder`.
+    /// Returns a call nested in the body with the number `holder`.
     pub(super) fn nested_in(&self, holder: u64) -> Self {
         Self {
             form: Form::Plain,

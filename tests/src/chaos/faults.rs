@@ -27,7 +27,7 @@ pub(super) struct Lane<'a> {
     pub(super) over: &'a AtomicBool,
 }
 
-/// Durations of faults.
+/// Random durations of faults and pauses.
 pub(super) struct Spans {
     pub(super) random: Random,
     /// True if every fault lasts for its longest duration instead of a random one.
@@ -48,13 +48,15 @@ impl Spans {
     }
 }
 
-/// Number of kinds of faults that hit the process: 0 to 3. The kinds from 4 to 13 hit its network.
+/// Number of kinds of faults that hit the process: 0 to 3. Kind 2 kills a mortal process. The kinds
+/// from 4 to 13 hit the network of the process.
 const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Injects one fault after another, with pauses, until `over` is true.
+    /// Injects one fault after another, with pauses, until `over` is true. `respawn` replaces a
+    /// killed or ended process.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -157,8 +159,8 @@ impl<'a> Lane<'a> {
                 proxy.lose_replies(verb, 1 + random.below(3), after);
             }
             _ => {
-                // The proxy delays requests, and then closes the client's connection. The requests
-                // that are still on their way arrive after that.
+                // The proxy delays messages, and then closes the client's connection. The delayed
+                // requests still reach the server after this.
                 proxy.set(delay);
                 std::thread::sleep(jitter);
                 self.crew.fault("requests outlive their connection");
@@ -176,7 +178,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// A server with injected faults.
+/// A Redis server into which faults are injected.
 pub(super) struct Struck<'a> {
     pub(super) crew: &'a Crew,
     pub(super) server: &'a mut Server,

@@ -33,7 +33,7 @@ pub enum Size {
 /// The environment and the numbers of a requirement's run.
 #[derive(Debug, Clone)]
 pub struct Ground {
-    /// The program whose `worker` command runs a job.
+    /// The program of the harness. Its command `worker` runs a job in a separate process.
     pub program: PathBuf,
     /// The folder of the histories.
     pub folder: PathBuf,
@@ -62,7 +62,7 @@ pub struct Requirement {
     pub run: fn(&Ground, &Sheet),
 }
 
-/// The stores for requirements that run on Redis and in memory.
+/// Stores of requirements that run on Redis and in memory.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
 /// Stores of requirements that also hold on etcd and ZooKeeper, whose locks belong to sessions.
 pub(super) const EVERYWHERE: &[Store] = &[
@@ -72,9 +72,9 @@ pub(super) const EVERYWHERE: &[Store] = &[
     Store::Etcd,
     Store::Zookeeper,
 ];
-/// The stores for requirements about a Redis server and its network.
+/// Stores of requirements about a Redis server and its network.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
-/// The stores for requirements that run on Redis, in memory and on PostgreSQL.
+/// Stores of requirements that run on Redis, in memory and on PostgreSQL.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];
 pub(super) const SERVERS: &[Store] = &[Store::Redis, Store::Postgres];
 
@@ -94,7 +94,7 @@ impl Requirement {
 }
 
 impl Ground {
-    /// Returns `full` or `small`, the number that this run must reach.
+    /// Returns `full` or `small`, depending on the size of the run.
     pub(super) fn count(&self, full: u64, small: u64) -> u64 {
         match self.size {
             Size::Full => full,
@@ -102,7 +102,7 @@ impl Ground {
         }
     }
 
-    /// Returns a random generator for one requirement.
+    /// Returns a random generator that depends on the run's seed and on `number`.
     pub(super) fn random(&self, number: u64) -> Random {
         Random::new(self.seed.wrapping_mul(1_000).wrapping_add(number))
     }
@@ -112,14 +112,14 @@ impl Ground {
         let folder = self.folder.join(format!("{name}-{}", self.store.name()));
         let crew = Crew::new(Path::new(&self.program), &folder, name, self.seed);
         if self.store == Store::Redlock {
-            // Independent masters have no common fence.
+            // Redlock gives no fences, because its masters are independent.
             crew.note(&Note::Unfenced);
         }
         crew
     }
 
-    /// Starts an empty store: memory, or a single server. A requirement on several servers starts
-    /// its servers itself.
+    /// Starts an empty store: memory, or a single server. A requirement that needs several servers
+    /// does not use this function.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);
@@ -149,7 +149,7 @@ impl Ground {
     }
 }
 
-/// A store and a probe of it.
+/// A running store, and a probe that reads its locks without a pool.
 pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
@@ -158,7 +158,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Starts a proxy to the server. Returns it with the URL of the locks through this proxy.
+    /// Starts a proxy to the server. Returns the proxy, and the URL of the locks through this
+    /// proxy.
     ///
     /// # Panics
     ///
@@ -195,8 +196,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Runs `lane` on several threads, which share the numbers below `total`: each number goes to one
-/// thread. Passes on the panic of a thread.
+/// Runs `lane` on several threads. Each `lane` receives a function, from which it takes its
+/// numbers: all threads together take each number below `total` once. Panics if a thread panics.
 pub(super) fn on_threads(
     threads: u64,
     total: u64,
@@ -219,8 +220,8 @@ pub(super) fn on_threads(
             .collect();
         for lane in lanes {
             if let Err(panic) = lane.join() {
-                // Passes on the panic with its text. If the scope joined the thread, its panic
-                // would have another text.
+                // Panics with the text of the thread's panic. If the scope joined the thread, its
+                // own panic would have another text.
                 resume_unwind(panic);
             }
         }

@@ -1,10 +1,10 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
-//! A read and a write are two steps with time in between, so that two concurrent bodies would lose
-//! an update. Each step holds a file lock. The file stores the greatest fence of its readers and
-//! writers. A writer with an older fence is refused. The ledger also refuses a writer after the end
-//! of the writer's lease: a process stopped during a poll finishes the poll after it resumes, which
-//! no lock can prevent.
+//! A body reads the counter and later writes the next number, so two concurrent bodies would lose
+//! an update. A file lock is held during each read and during each write. The file also stores the
+//! greatest fence of its readers and writers, and a writer with an older fence is refused. A writer
+//! is also refused after the end of its lease. No lock can prevent such a write: a process stopped
+//! during a poll finishes this poll after it resumes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -64,7 +64,7 @@ impl Ledger {
         reported(Written { at, newest, kept });
     }
 
-    /// Opens the file and locks it until it is closed.
+    /// Opens the file of `key`, and locks the file until it is closed.
     fn lock(&self, key: &str) -> File {
         let path = self.0.join(key);
         let mut options = OpenOptions::new();

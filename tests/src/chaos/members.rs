@@ -1,5 +1,5 @@
-//! Faults of the members of a cluster whose locks belong to sessions, and of the networks between
-//! the cluster and a worker. The faults come one after another, chosen from a seed.
+//! Faults of the members of an etcd or ZooKeeper cluster, and of the networks between this cluster
+//! and a worker. The faults come one after another, chosen from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -117,15 +117,17 @@ pub(super) struct Wires<'a> {
     pub(super) crew: &'a Crew,
     pub(super) pipes: &'a [Pipe],
     pub(super) random: Random,
-    /// The longest duration of a fault, and the longest pause between two faults.
+    /// The longest duration of a fault.
     pub(super) longest: Duration,
+    /// The longest pause between two faults.
     pub(super) pause: Duration,
     /// True once the schedule of faults must end.
     pub(super) over: &'a AtomicBool,
 }
 
 impl Wires<'_> {
-    /// Injects one fault after another, with pauses. Also heals the last fault.
+    /// Injects one fault after another, with pauses, until `over` is true. Heals each fault before
+    /// the next one, and the last one before it returns.
     pub(super) fn run(&mut self) {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.random.duration(self.pause));
@@ -135,7 +137,8 @@ impl Wires<'_> {
                 2 => ("black hole", Some(Flow::BlackHole)),
                 _ => ("replies swallowed", Some(Flow::LoseAnswers)),
             };
-            // The fault hits the proxy of one member, or the proxies of all members.
+            // An index without a proxy stands for all proxies. So the fault hits the proxy of one
+            // member, or the proxies of all members.
             let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
             let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
             let struck = match self.pipes.get(one) {

@@ -111,8 +111,8 @@ pub mod worker;
 
 use ground::Requirement;
 
-/// Requirements that run only if they are named on the command line. Their spinning threads would
-/// use up the processors, so the time bounds of other requirements would not be met.
+/// Requirements that run only if they are named on the command line. Their spinning threads use up
+/// the processors, so that other requirements would exceed their time bounds.
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements of the harness.

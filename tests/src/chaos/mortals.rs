@@ -14,12 +14,12 @@ use crate::random::Random;
 
 /// Number of concurrent processes.
 const PROCESSES: usize = 4;
-/// Bound for the time until a process is killed: a tenth of the bound, plus a random time of at
-/// most the bound. Half the run is the bound if it is shorter.
+/// Greatest random part of a process's life; half the run if this is shorter. Each life also has a
+/// fixed part, a tenth of this time.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times
-/// and replaced.
+/// and replaced. Returns the last processes, which still run.
 pub(super) fn live(
     crew: &Crew,
     url: &str,
@@ -68,7 +68,8 @@ pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Exc
     });
 }
 
-/// Adds the oracle's report to the sheet.
+/// Adds the oracle's report to the sheet. Checks that bodies have run, and that processes were
+/// killed.
 pub(super) fn record(sheet: &Sheet, report: &Report) {
     sheet.report(report);
     let kills = report.faults();

@@ -36,8 +36,8 @@ impl Orders {
         }
     }
 
-    /// Makes the order `id` for this body, unless an earlier body has made it. Returns the number
-    /// of the body that made the order.
+    /// Inserts the order `id` for the body with the number `body`, unless an earlier body has
+    /// inserted it. Returns the number of the body whose order is in the table.
     pub(super) async fn commit(&self, id: &str, body: u64) -> u64 {
         let number = i64::try_from(body).expect("a process has few bodies");
         let insert = sqlx::query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING");

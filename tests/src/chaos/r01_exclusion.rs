@@ -1,9 +1,10 @@
 //! Requirement 1: no two leases of one key overlap, under any fault.
 //!
-//! Worker processes increment counters. Each process has a separate network to a Redis that writes
-//! every change to disk before it answers. (No promise covers a server that loses acknowledged
-//! writes.) With `memory://` each process has a separate store, and is stopped and killed. Its
-//! replacement starts with an empty store, whose fences begin again, so it uses new keys.
+//! Worker processes increment counters under locks. Each process reaches a Redis server through a
+//! separate proxy, which injects network faults. This server writes every change to disk before it
+//! answers, because no promise covers a server that loses acknowledged writes. With `memory://`
+//! each process has a separate store, and is stopped and killed. Its replacement starts with an
+//! empty store, whose fences begin again, so it uses new keys.
 
 use std::time::Duration;
 

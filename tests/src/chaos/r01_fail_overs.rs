@@ -1,8 +1,9 @@
 //! Requirement 1 while masters fail. Counts overlapping holders of one lock, for each value of
 //! `replicas` (the number of replicas that must have a lock).
 //!
-//! Replication is asynchronous. If no replica has a lock yet, the lock is lost with its master, and
-//! another call gets it. Such overlaps are counted. With `replicas=all` there must be none.
+//! Replication is asynchronous. If no replica has a lock yet, the lock is lost with its master.
+//! Another call can then get it before the first body has ended. Such overlaps are counted. With
+//! `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -77,7 +78,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// The progress that a run must make while masters fail, and its shortest and longest time.
+/// The progress that a run must make while masters fail, and the run's shortest and longest
+/// duration.
 pub(super) struct Goal {
     pub(super) span: Span,
     pub(super) counted: Progress,
@@ -85,7 +87,7 @@ pub(super) struct Goal {
     pub(super) fail_overs: u64,
 }
 
-/// Lets workers do their job while masters fail. Returns the number of fail-overs.
+/// Runs workers while masters fail, until `goal` is reached. Returns the number of fail-overs.
 pub(super) fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
@@ -136,8 +138,8 @@ pub(super) fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Ends the schedule on drop, even after a panic of the thread that injects faults. Otherwise the
-/// scope would wait for its threads forever.
+/// Guard that ends the schedule of faults when dropped, even by a panic of the thread that injects
+/// faults. Otherwise the scope would wait for its other threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -159,7 +161,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     };
     let lanes = vec![
         count(short, 4, false, 20_000),
-        // These bodies stay inside for longer than a fail-over takes.
+        // These bodies may stay inside their locks for longer than a fail-over takes.
         count(long, 12, false, 5_000_000),
         count(long, 4, true, 8_000_000),
     ];

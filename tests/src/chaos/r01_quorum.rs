@@ -1,8 +1,8 @@
-//! Requirement 1 on independent masters. No two leases of one key overlap while nodes are killed,
-//! restarted with empty data, stopped and cut off.
+//! Requirement 1 on independent masters (Redlock). No two leases of one key overlap while nodes are
+//! killed, restarted with empty data, stopped and cut off.
 //!
-//! Each worker process has a separate network to each node, so a different minority of the nodes
-//! may fail for each process. A node restarted with empty data has forgotten its votes.
+//! Each worker process reaches each node through a separate proxy, so a different minority of the
+//! nodes may fail for each process. A node restarted with empty data has forgotten its votes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 const SECTIONS: u64 = 50_000;
-/// Sets the longest ttl that any client uses. A restarted node does not vote until this time plus
-/// two seconds have passed.
+/// Option for the longest ttl that any client uses. A restarted node does not vote until this time
+/// plus two seconds have passed.
 const OPTIONS: &str = "max_ttl=1s";
 /// The longest pause between two faults of one node. It is so short that two of three nodes
 /// sometimes fail at the same time.

@@ -1,8 +1,9 @@
 //! Requirement 1 in a cluster of etcd or ZooKeeper. No two leases of one key overlap while leaders
 //! are killed, stopped and cut off. If any one member is lost, no lock is lost.
 //!
-//! Each worker process has a separate network to each member. A process loses its sessions if it is
-//! stopped for longer than they last. The sessions of a killed process last until they expire.
+//! Each worker process reaches each member through a separate proxy. A process loses its sessions
+//! if it is stopped for longer than they last. The sessions of a killed process last until they
+//! expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -132,8 +133,8 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
     leaders
 }
 
-/// Ends the schedule on drop, even after a panic of the thread that injects faults. Otherwise the
-/// scope would wait for its threads forever.
+/// Guard that ends the schedule of faults when dropped, even by a panic of the thread that injects
+/// faults. Otherwise the scope would wait for its other threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -142,8 +143,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns a job for two ttls. Each ttl has a separate session. Callers with different ttls contend
-/// for the same keys.
+/// Returns the job of `r01_exclusion` with two ttls. A process has a separate session for each ttl.
+/// Callers with different ttls contend for the same keys.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Requirement 2: if a process was stopped until after the end of its lease, no further poll of the
-//! body begins.
+//! Requirement 2: a process is stopped until after the end of its lease. After it resumes, no
+//! further poll of the body begins.
 
 use std::time::Duration;
 

@@ -38,8 +38,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 .block_on(request.wait(TTL).acquire())
                 .expect("it is free");
             let end = deadline(&guard.handle());
-            // The client sends a request after `asked`, and before the proxy receives it
-            // (`arrived`). So `sent` must be between these times.
+            // `sent` is the start of the lease. The client sends its request after `asked`, and
+            // before the proxy receives it (`arrived`). So `sent` must be between these times.
             let arrived = proxy.last_command();
             let sent = end - lease(TTL);
             let error = sent.saturating_sub(arrived).max(asked.saturating_sub(sent));

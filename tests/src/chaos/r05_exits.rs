@@ -51,8 +51,8 @@ type Entered = oneshot::Sender<()>;
 
 #[distributed_lock(key = "<key>", ttl = "30s", watchdog, pool = pool)]
 async fn leaves(pool: LockPool, key: String, way: Way, entered: Entered) -> Result<(), LockError> {
-    // An error is ignored. The receiver may be dropped already, because the caller need not wait
-    // for this message.
+    // The caller may have dropped the receiver already, because not every `Way` waits for this
+    // message. So an error is ignored.
     let _ = entered.send(());
     tokio::task::yield_now().await;
     if way == Way::EarlyReturn {

@@ -1,5 +1,5 @@
-//! Requirement 6: a retried call is not refused because of the lock that its first attempt has
-//! taken.
+//! Requirement 6: the reply to an acquire is lost after the server has executed the request. The
+//! repeated request is not refused because of the lock that the first request has taken.
 
 use std::time::Duration;
 

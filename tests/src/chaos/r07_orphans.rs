@@ -97,7 +97,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     judge(sheet, soon, reachable.into_inner(), slow.into_inner());
 }
 
-/// Checks that at most one of a hundred orphans lives longer than `soon` if the store is reachable.
+/// Checks that, with a reachable store, at most one in a hundred orphans lived longer than `soon`.
+/// `slow` of the `reachable` dropped calls had such an orphan.
 fn judge(sheet: &Sheet, soon: Duration, reachable: u64, slow: u64) {
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {soon:?}"

@@ -1,4 +1,4 @@
-//! Requirement 9: the fence still grows after a server without persistence restarts.
+//! Requirement 9: fences still grow after the restart of a server without persistence.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! end of their leases.
 //!
 //! Two processes hold all keys alternately. The holder is stopped until its leases have ended and
-//! the other process has written. After it resumes, tasks spawned by its bodies also write. With
-//! the in-process store there is only one process.
+//! the other process has written. After the holder resumes, tasks spawned by its bodies still try
+//! to write. With the in-process store there is only one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const TTL_MS: u64 = 800;
 const TTL: Duration = Duration::from_millis(TTL_MS);
-/// Number of holders stopped together.
+/// Number of keys, and so the number of holders that one SIGSTOP stops.
 const KEYS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -29,9 +29,9 @@ fn ttl(store: Store) -> Duration {
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
-    // At worst, the outage begins when a renewal is due, after a third of the ttl. From the end of
-    // the outage until the loss is signalled, one fifth of the ttl is left. In this time the pool
-    // must connect and renew the lease.
+    // At worst, the outage begins just before a renewal, a third of the ttl after the lease began.
+    // When the outage ends, about one fifth of the ttl is left until the loss is signalled. In this
+    // time the pool must connect and renew the lease.
     let spare = ttl / 5;
     let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);
@@ -60,7 +60,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults(&format!("outage: {kind}"), 1);
                 std::thread::sleep(ttl * 2 / 5);
                 proxy.pass();
-                // After this sleep, a lost lease has been detected.
+                // A lost lease is detected before the end of this sleep.
                 std::thread::sleep(ttl);
                 let released = runtime.block_on(guard.release());
                 if released.is_err() && spare < excuse.so_far() {

@@ -21,9 +21,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Bound for a ttl of 1 s. In etcd the session lasts 2 s. The leader checks for ended leases every
-/// half second, and revokes them with a write. In ZooKeeper, with a tick of half a second, the
-/// session lasts 2.5 s and ends at a tick.
+/// Bound on the time from the kill until the lock is free, with a ttl of 1 s. In etcd the session
+/// lasts 2 s. The leader checks for ended leases every half second, and revokes them with a write.
+/// In ZooKeeper, with a tick of half a second, the session lasts 2.5 s and ends at a tick.
 const WITHIN: Duration = Duration::from_millis(3_500);
 
 fn run(ground: &Ground, sheet: &Sheet) {

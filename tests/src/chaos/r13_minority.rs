@@ -1,5 +1,5 @@
-//! Requirement 13: with a minority of the nodes down or hung, every lock can be taken. The 99th
-//! percentile of the durations of `acquire` grows by at most one node time-out.
+//! Requirement 13: with a minority of the Redlock nodes down or hung, every lock can be taken. The
+//! 99th percentile of the durations of `acquire` grows by at most one node time-out.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -36,8 +36,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let one = runtime.block_on(connect(&url));
             let two = runtime.block_on(connect(&nodes.url()));
             // The pool `one` no longer reaches the third node, so its locks are only on two nodes.
-            // The code below restarts one of these two. Without its quarantine, this node and the
-            // third node would grant the same lock to `two`.
+            // The code below restarts one of these two. Without a quarantine, the restarted node
+            // and the third node would be a majority, and grant the same lock to the pool `two`.
             proxies[2].set(Mode::Refuse);
             proxies[2].cut();
             while let Some(number) = next() {

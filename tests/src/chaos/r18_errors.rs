@@ -98,8 +98,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         for proxy in proxies {
             proxy.lose_replies("EVALSHA", 0, After::Error(answer));
         }
-        // The shutdown comes first, so that the pool does not send remaining removals of keys while
-        // the next answer is tested.
+        // The pool is shut down before the next answer is tested. Otherwise the pool could still
+        // send removals of keys during that test.
         runtime.block_on(pool.shutdown(TTL));
         drop(pool);
         wait_until_quiet(proxies);
@@ -171,8 +171,8 @@ impl Front {
 
     /// Returns the code that callers see, and true if the call should be retried. A Cluster client
     /// follows a redirect (`MOVED`, `ASK`), here to a port without a listener, so callers get an
-    /// I/O error. If a server reports a missing script, the client sends the script's source, so
-    /// callers get the lock (`nothing`).
+    /// I/O error. If a server reports a missing script, the client sends the script's source.
+    /// Callers then get the lock, and the code is `nothing`.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -186,8 +186,8 @@ fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
-/// Waits until no command has arrived for a while. A dropped pool first sends its remaining
-/// commands.
+/// Waits until no command has arrived for the time `QUIET`, because a dropped pool may still send
+/// its remaining commands.
 fn wait_until_quiet(proxies: &[Proxy]) {
     let quiet = |proxy: &Proxy| {
         let last = Duration::from_nanos(proxy.last_command());

@@ -1,5 +1,5 @@
 //! Requirement 19: if too few replicas confirm a lock, the call always gets an error, and no key is
-//! left. The requirement also holds during a fail-over.
+//! left. After a fail-over, one replica is the master, so too few replicas confirm a lock.
 
 use std::time::Duration;
 
@@ -41,10 +41,10 @@ trait Master {
     /// Returns the URL for a pool, without options.
     fn url(&self) -> String;
 
-    /// Returns a key of this master that begins with `name`.
+    /// Returns `name` as part of a key that belongs to this master.
     fn key(&self, name: &str) -> String;
 
-    /// Returns the existing keys that begin with `name`.
+    /// Returns the existing keys that begin with `name`, a key from [`key`](Self::key).
     fn left(&self, name: &str) -> Vec<String>;
 
     /// Stops one replica.
@@ -77,7 +77,7 @@ fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
     let clean = wait::try_until(LIMIT / 2, || left().is_empty());
     sheet.check(clean.is_some(), || format!("left: {:?}", left()));
     master.resume();
-    // After the fail-over, too few replicas can confirm a lock, because one of them is now the
+    // After the fail-over, too few replicas can confirm a lock, because one of them has become the
     // master.
     sheet.faults("SIGKILL of the master", 1);
     master.fail_over();

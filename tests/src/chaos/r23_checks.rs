@@ -18,7 +18,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The permissions that a pool needs, except `pexpire`, which renewals need.
+/// Command that gives a user all permissions that a pool needs, except `pexpire`, which renewals
+/// need.
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",
@@ -99,7 +100,7 @@ fn permission(sheet: &Sheet) {
     });
 }
 
-/// True if connecting fails with a text that contains `word`, or logs such a text.
+/// True if connecting to `url` fails with a text that contains `word`, or logs such a text.
 fn reported(url: &str, word: &str) -> bool {
     let address = url
         .rsplit('@')

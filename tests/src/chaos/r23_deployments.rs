@@ -115,8 +115,8 @@ fn evicting() -> redis::Cmd {
     set
 }
 
-/// Returns the number of reported mistakes. Each mistake must be reported, and a warning must name
-/// the address `about`.
+/// Connects with each wrong configuration, and returns the number of reported mistakes. Each
+/// mistake must be reported. A logged warning counts only if it names the address `about`.
 fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     let mut count = 0;
     for (what, url, word) in cases {
@@ -127,8 +127,8 @@ fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     count
 }
 
-/// True if connecting fails with a text that contains `word`, or logs such a warning about the
-/// address `about`.
+/// True if connecting to `url` fails with a text that contains `word`, or logs such a warning about
+/// the address `about`.
 fn reported(url: &str, about: &str, word: &str) -> bool {
     if let Err(error) = local_runtime().block_on(LockPool::connect(url)) {
         return error.to_string().contains(word);

@@ -31,8 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 
-/// Makes processes queue for the lock of a guard, and kills or stops them. The next process in the
-/// queue must get the lock soon after the guard's release.
+/// Makes five processes queue for a held lock, and kills or stops them. After the lock's release,
+/// the next process in the queue must get the lock within `BOUND`.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
     let queued = site.queues();

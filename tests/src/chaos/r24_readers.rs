@@ -79,8 +79,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Kills readers inside the lock while a writer waits for it. When the last lease of these readers
-/// has ended, the writer must be inside within 1.2 s.
+/// Kills readers inside the lock while a writer waits for it. After the last lease of these readers
+/// has ended, the writer must enter within 1.2 s.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
     let queued = site.queues();
@@ -109,8 +109,8 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let at = now();
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
-    // A waiting writer repeats its request at intervals of at most 0.75 s. So it may get the lock
-    // this long after the end of the last lease.
+    // A waiting writer repeats its request at intervals of at most 0.75 s. So it may enter up to
+    // 0.75 s after the end of the last lease.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

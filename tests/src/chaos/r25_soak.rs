@@ -3,7 +3,7 @@
 //! A separate process takes and releases locks on many keys while faults are injected now and then.
 //! Some of its calls are dropped before they end. In the warm-up the worst faults have their
 //! longest duration, and the faults of the server coincide with the faults of the process. Buffers
-//! and maps keep the size of their fullest moment, so that moment must come before the measurement.
+//! and maps keep their largest size, so the process must reach this size before the measurement.
 //! Memory is measured without faults, after the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
@@ -115,8 +115,8 @@ struct Soak<'a> {
     ground: &'a Ground,
     server: Option<&'a mut Server>,
     proxies: &'a [Proxy],
-    /// The process. `None` while faults are injected into it, because the code that injects them
-    /// owns it.
+    /// The soaked process. `None` while faults are injected, because the injecting code then owns
+    /// the process.
     hand: Option<Hand>,
     file: PathBuf,
 }
@@ -138,10 +138,10 @@ impl Soak<'_> {
     }
 
     /// Brings the process to its largest memory use before the measurement. Buffers and maps do not
-    /// shrink again, and the pages in use at that time stay resident. So the worst faults come
-    /// first, are repeated, and have their longest duration. The server's faults coincide with the
-    /// faults of the process. The silence of the network lasts longer than any outage in the
-    /// measured part, and random faults follow each silence.
+    /// shrink again, and the pages in use at that time stay resident. So the worst faults are
+    /// repeated, with their longest duration, and the server's faults coincide with the faults of
+    /// the process. The silence of the network lasts longer than any outage in the measured part,
+    /// and random faults follow each silence.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
@@ -177,9 +177,9 @@ impl Soak<'_> {
         self.hand = Some(hand);
     }
 
-    /// Makes the network silent for longer than the time limit of a request. Then the greatest
-    /// possible number of connection attempts hang at the same time. Hanging attempts take the most
-    /// memory that the process ever uses.
+    /// Makes the network silent for longer than the time limit of a request. Then as many
+    /// connection attempts as possible hang at the same time. These attempts take the most memory
+    /// that the process ever uses.
     fn silence(&self) {
         for proxy in self.proxies {
             for mode in [Mode::BlackHole, Mode::Stall] {
@@ -259,7 +259,8 @@ struct Memory {
 }
 
 /// Returns the size of the pages that belong to the process alone, in KiB. Pages of its program
-/// file do not count. They would grow whenever a part of the code runs for the first time.
+/// file do not count, because their number grows whenever a part of the code runs for the first
+/// time.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;

@@ -22,8 +22,8 @@ use crate::python;
 const START: Duration = Duration::from_secs(60);
 /// The time from the command `go` to the start of the work, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// After its working time, a client may wait this long for its last section, and may then take this
-/// long to report its sections.
+/// Time limit for a client's last section after its working time. The client may take as long again
+/// to report its sections.
 const END: Duration = Duration::from_secs(30);
 /// Number of fields in a client's record of a section: task, asked, entered, left, released.
 const FIELDS: usize = 5;
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Returns Cargo's target folder, found from the path of the harness's program in it.
+/// Returns Cargo's target folder, which contains the program of the harness.
 fn target(ground: &Ground) -> &Path {
     let folder = ground.program.ancestors().nth(2);
     folder.expect("a program lies in a folder of its profile")
@@ -206,10 +206,10 @@ impl Section {
     }
 }
 
-/// Returns the arguments of a client, except its program file.
+/// Returns all arguments of a client except the last, the file for its records.
 fn arguments(visit: &Visit) -> [String; 9] {
     let millis = |span: Duration| span.as_millis().to_string();
-    // The longest time that a client may wait for its last section.
+    // The longest time that a client may wait for any one section.
     let patience = visit.time + END;
     [
         visit.url.clone(),
@@ -237,8 +237,9 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns by how many nanoseconds the history's clock is ahead of `CLOCK_MONOTONIC`, which clients
-/// in any language can read. Uses the fastest of 1,000 readings, because it is the most exact.
+/// Returns the number of nanoseconds by which the history's clock is ahead of `CLOCK_MONOTONIC`,
+/// which clients in any language can read. Of 1,000 readings, uses the fastest one, because it is
+/// the most exact.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

@@ -26,8 +26,8 @@ const BOUND: Duration = Duration::from_secs(5);
 pub(super) enum Judged {
     /// Each client other than leasehold, and each call of leasehold.
     Each,
-    /// All clients other than leasehold together, as if they were one client. Between themselves
-    /// they wait for a long time even without leasehold.
+    /// All clients other than leasehold together, as if they were one client. Even without
+    /// leasehold, these clients keep each other waiting for a long time.
     AsOne,
 }
 
@@ -100,7 +100,7 @@ impl Company<'_> {
             });
             ended.collect()
         });
-        // The other clients' sections have no fence.
+        // The other clients' sections have no fences, so the oracle must not check fences.
         crew.note(&Note::Unfenced);
         let sections = visits.iter().flat_map(|visit| &visit.sections);
         for (number, section) in (0..).zip(sections) {
@@ -109,8 +109,8 @@ impl Company<'_> {
         visits
     }
 
-    /// Adds the number of sections of each client to the sheet. Returns the number of leasehold's
-    /// sections.
+    /// Adds the sections and the longest wait of each client to the sheet. Checks the waits of the
+    /// clients in `judged` against `bound`. Returns the number of leasehold's sections.
     fn record(
         &self,
         sheet: &Sheet,

@@ -30,7 +30,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// The pause between two sections of a client that shares the key with leasehold and other clients.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Duration of a run: `SHORT` for one client together with leasehold, `LONG` for all clients
-/// without a pause.
+/// without a pause, and for leasehold alone.
 const SHORT: Duration = Duration::from_secs(12);
 const LONG: Duration = Duration::from_secs(30);
 

@@ -8,8 +8,8 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 /// The duration of a section.
 pub(super) const STAY: Duration = Duration::from_millis(3);
 
-/// One section of a client other than leasehold: from the request to the release of the lock. The
-/// times are from `leasehold::__test::now`.
+/// One section of a client other than leasehold: the times of the request, the start and the end of
+/// the section. The times are from `leasehold::__test::now`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) asked: u64,

@@ -2,9 +2,9 @@
 //! lost, and no call exceeds its time limit.
 //!
 //! The log and the recorder are user code that the engine calls. A process holds many locks while
-//! its log or its recorder writes to a full pipe. Further calls begin and end, and some queue for a
-//! lock that stays held. Meanwhile the server ends the connections, so that the engine has
-//! something to log.
+//! its log or its recorder writes to a full pipe, or panics. Further calls begin and end, and some
+//! queue for a lock that stays held. Meanwhile the server ends the connections, so that the engine
+//! has something to log.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const TTL_MS: u64 = 2_000;
 /// The key that a probe holds during the whole run.
 const HELD: &str = "held";
 const WAIT_MS: u64 = 1_000;
-/// Delay of the fault after the first calls.
+/// Time from the start of the calls to the fault of the log or recorder.
 const AFTER_MS: u64 = 1_500;
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -140,7 +140,8 @@ fn idle_threads(process: u32) -> usize {
     let is_idle = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
         let stat = stat.unwrap_or_default();
-        // The second field is the thread's name in parentheses, which may contain spaces.
+        // The second field is the thread's name in parentheses, which may contain spaces. So fields
+        // are counted after the closing parenthesis.
         let rest = stat.rsplit(')').next().unwrap_or_default();
         rest.split_whitespace().nth(NICE - 3) == Some(IDLE)
     };

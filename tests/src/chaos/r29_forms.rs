@@ -124,7 +124,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
 }
 
 /// Deletes one of a call's three keys, at random, while the body waits for an event that never
-/// comes.
+/// comes. The call must end with `Lost`, and the other keys must become free.
 fn losses(ground: &Ground, sheet: &Sheet) {
     const LEASE: Duration = Duration::from_secs(3);
     let total = ground.count(120, 12);

@@ -53,7 +53,8 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Lets two pools take one key alternately. The key is free while the clock is set.
+/// Lets two pools take one key alternately, and checks that each fence is greater than the previous
+/// one. The clock is set only while the key is free.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();
@@ -82,7 +83,7 @@ async fn fence(pool: &LockPool) -> Option<Fence> {
     fence
 }
 
-/// Checks that no lease is ended by a clock that is set back.
+/// Sets the clock back while leases of each kind are renewed. No lease may be lost.
 fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     const SHORT: Duration = Duration::from_secs(1);
     let runtime = local_runtime();
@@ -112,7 +113,8 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
 type Case = (Mode, Mode, Mode);
 
 const CASES: [Case; 5] = [
-    // The holder, a reader, stays inside. The next process, also a reader, may enter beside it.
+    // The holder, a reader, stays inside. The next process is also a reader, so it may enter while
+    // the holder is inside.
     (Mode::Reader, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Reader, Mode::Alone),
@@ -141,8 +143,8 @@ fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
-/// Stops a process in the queue while another process waits behind it. Then sets the clock, and
-/// releases the lock unless it is shared. The other process must enter within `BOUND`.
+/// Stops a process in the queue while another process waits behind it. Then sets the clock. Also
+/// releases the lock, unless the holder is a reader. The other process must enter within `BOUND`.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,

@@ -17,7 +17,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(3);
-/// Number of shared holders of each lock.
+/// Number of holders of each shared lock, and of each lock with permits.
 const SHARES: u64 = 4;
 
 /// Leases of one kind.

@@ -21,10 +21,11 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Longer than a round of the test may take, so that no lease ends in a round.
+/// Ttl of the locks. It is longer than a round of the test may take, so that no lease ends in a
+/// round.
 const TTL: Duration = Duration::from_secs(30);
 const COOLDOWN: Duration = Duration::from_millis(1_500);
-/// Delay of a renewal in flight. The renewal arrives after the body's end, while `cooldown` still
+/// Delay of a renewal in flight. The renewal arrives after the release, while `cooldown` still
 /// keeps the lock.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
@@ -34,7 +35,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     held(ground, sheet);
 }
 
-/// Deletes each lock before its holder releases it.
+/// Deletes each lock before its holder releases it. The release must report the loss.
 fn gone(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 10);
     let server = Server::start();

@@ -56,8 +56,9 @@ impl Outputs {
         Self { direct, run }
     }
 
-    /// Returns the lines of `/proc/self/status` that begin with one of `starts`: first those of a
-    /// process started directly, then those of a process started through `leasehold run`.
+    /// Returns the lines of `/proc/self/status` that begin with one of `starts`. The first lines
+    /// are from a process started directly, the second from a process started through `leasehold
+    /// run`.
     pub(crate) fn status(setup: &str, starts: &[&str]) -> [Vec<String>; 2] {
         let outputs = Self::of(setup, &["cat", "/proc/self/status"]);
         [outputs.direct, outputs.run].map(|status| {

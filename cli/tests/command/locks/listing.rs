@@ -13,7 +13,7 @@ fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
 }
 
 /// Returns the text, without the password, that names the searched namespace and server.
-/// `leasehold` must print it if it finds no lock.
+/// `leasehold` must print this text if it finds no lock.
 fn place(server: &Server, namespace: &str) -> String {
     format!("in namespace `{namespace}` on redis://{}", server.address())
 }

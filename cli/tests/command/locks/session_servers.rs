@@ -8,8 +8,8 @@ use leasehold_tests::zookeeper::Zookeeper;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, ended, leasehold, run};
 
-/// A lock is held by `leasehold run`. Fails if `ls` or `show` lacks it, or if its command keeps
-/// running after `release`.
+/// A lock is held by `leasehold run`. Fails if `ls` or `show` lacks this lock, or if the command
+/// keeps running after `release`.
 fn a_lock_is_shown_and_taken_away<S: SessionServer>() {
     let _room = room::enter();
     let journal = Journal::new();

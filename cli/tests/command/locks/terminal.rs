@@ -90,7 +90,7 @@ fn long_keys_are_shortened_and_holders_are_complete() {
                 "{text}"
             );
             assert!(text.contains('…') && !text.contains(&key), "{text}");
-            // A holder too long for one line is wrapped. So the texts are compared without spaces
+            // A holder too long for one line is wrapped. Such a holder is compared without spaces
             // and line breaks.
             let fits = holder.len() <= COLUMNS - 14;
             let without = |text: &str| text.replace([' ', '\n'], "");

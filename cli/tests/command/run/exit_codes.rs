@@ -177,8 +177,8 @@ fn a_hanging_command_is_ended() {
     assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
-/// Fails if `leasehold run --json` prints an event that is not a line of JSON, or omits information
-/// of the plain-text output.
+/// Fails if `leasehold run --json` prints an event in another format than a line of JSON, or omits
+/// information of the plain-text output.
 #[test]
 fn as_json() {
     let server = Server::start();

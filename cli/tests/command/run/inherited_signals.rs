@@ -31,8 +31,8 @@ fn mask(lines: &[String]) -> u64 {
 }
 
 /// Fails if the command does not ignore the same signals as the parent of `leasehold run`.
-/// `leasehold run` must restore the parent's setting of SIGPIPE, because a Rust program always
-/// starts to ignore SIGPIPE.
+/// `leasehold run` must restore the parent's setting of SIGPIPE, because every Rust program ignores
+/// SIGPIPE from its start.
 #[test]
 fn ignored_signals_stay_ignored() {
     for names in [
@@ -64,7 +64,7 @@ fn a_missing_reader_is_an_error_instead_of_a_signal() {
 
 /// The parent ignores SIGCHLD. Fails if `leasehold run` then loses the exit code of its command.
 /// Also fails if the command inherits this setting, because a shell would then lose the exit codes
-/// of its own commands.
+/// of its child processes.
 #[test]
 fn an_ignored_sigchld_is_reset_to_its_default() {
     let [direct, run] = Outputs::status(&ignored("CHLD"), &["SigIgn:"]);

@@ -71,7 +71,7 @@ fn user_groups_and_rights_are_inherited() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // Repeats the check with a parent that has given up no rights.
+    // Repeats the check with a parent that keeps all its rights.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }

@@ -66,7 +66,7 @@ fn the_command_reads_the_standard_input() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// A terminal stops a process that reads from it outside the foreground process group. Fails if the
+/// A process in a background process group is stopped when it reads from the terminal. Fails if the
 /// command's group is not in the foreground, so that the command cannot read from the terminal.
 #[test]
 fn the_command_controls_the_terminal() {

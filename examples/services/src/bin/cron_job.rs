@@ -19,8 +19,9 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 /// The key contains the day, so a late run of yesterday's job does not block today's. After
 /// success, `cooldown` keeps the lock for 12 hours. So a machine with a slow clock, or a later
 /// start on the same day, does not run the job again. After an error, the next start runs the job
-/// again. After a crash, so does the next start after the ttl of five seconds. The provider then
-/// recognizes the customers that it has already charged.
+/// again. After a crash, the lock is free when its ttl of five seconds has ended, and the next
+/// start runs the job again. The provider then recognizes the customers that it has already
+/// charged.
 #[distributed_lock(
     key = "job:charge:<day>",
     ttl = "5s",

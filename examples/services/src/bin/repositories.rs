@@ -35,7 +35,7 @@ enum StockError {
     Database(#[from] sqlx::Error),
 }
 
-/// The stock, as the shop uses it. The shop does not see that `sell` takes a lock.
+/// The stock, as the shop uses it. The trait does not mention locks.
 trait Stock {
     /// Sells one item, and returns the number of items left.
     async fn sell(&self, sku: &str, order: &str) -> Result<i64, StockError>;
@@ -60,8 +60,8 @@ impl Stock for SqliteStock {
         let fence = lock.fence().map(Fence::as_i64);
         let mut transaction = self.db.begin().await?;
         // This first statement writes the fence, so it waits until an open transaction of an
-        // earlier holder has ended. If an earlier holder runs this statement late, it finds a newer
-        // fence in the row and changes nothing.
+        // earlier holder has ended. If an earlier holder runs this statement late, the row has a
+        // newer fence, and the statement changes nothing.
         let stock: Option<i64> = sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )

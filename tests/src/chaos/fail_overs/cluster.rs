@@ -1,5 +1,5 @@
-//! Faults of a cluster: the faults of a Sentinel deployment, a partition and lost connections of a
-//! master, and moved slots.
+//! Faults of a Redis Cluster. Masters are killed, stopped, deposed, cut off from other nodes, or
+//! lose their connections. Replicas are stopped, and slots move.
 
 use std::time::Duration;
 
@@ -52,13 +52,14 @@ impl Failing for Cluster {
     }
 }
 
-/// Cuts the master off from its replica, and then kills the master after a random time.
+/// Cuts the master off from its replica, and then kills the master after a random time. So the
+/// replica that replaces the master lacks the latest locks.
 fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // After it resumes, the stopped replica would still read bytes in flight, and would have the
-    // latest locks. So its connection is also closed.
+    // The paused replica would still read bytes in flight after it resumes, and would then have the
+    // latest locks. So the replica's connection to the master is also closed.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);
@@ -74,8 +75,8 @@ fn back(cluster: &mut Cluster, dead: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// Stops the master until a fail-over is complete, and resumes it. The resumed process acts as the
-/// master until another node corrects it.
+/// Stops the master until a replica has replaced it, and then resumes the master. The resumed node
+/// acts as a master until another node reports the fail-over to it.
 fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of a master beyond a fail-over");
     let successor = cluster.replica_of(master);
@@ -87,8 +88,8 @@ fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// Isolates the master. Until the master detects the partition, it still grants locks, which no
-/// replica receives.
+/// Isolates the master from all other nodes. Until the master detects this, it still grants locks,
+/// which no replica receives.
 fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from all other nodes");
     let successor = cluster.replica_of(master);

@@ -8,8 +8,8 @@ use crate::random::Random;
 mod cluster;
 mod sentinel;
 
-/// The longest pause between two faults. In the pause, calls take locks and the leases of lost
-/// locks end.
+/// The longest random part of the pause between two faults. During a pause, calls take locks, and
+/// the leases of lost locks end.
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// The kinds of keys: for short and for long bodies. Each kind has a name and a number of keys.
@@ -17,8 +17,8 @@ pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 /// A deployment whose masters can be made to fail.
 pub(super) trait Failing {
-    /// Number of kinds of faults. Kind 0 is the fault that loses the most locks. It is injected
-    /// first.
+    /// Number of kinds of faults. Kind 0 is injected first, because this fault loses the most
+    /// locks.
     const KINDS: u64;
 
     /// Starts the servers.
@@ -27,12 +27,12 @@ pub(super) trait Failing {
     /// Returns the URL of the deployment, without options.
     fn url(&self) -> String;
 
-    /// Injects one fault, and returns when the fault is over. Returns the number of times that
-    /// another server became master.
+    /// Injects a fault of this kind, and returns when the fault is over. Returns the number of
+    /// times that another server became master.
     fn strike(&mut self, kind: u64, hazard: &mut Hazard<'_>) -> u64;
 }
 
-/// Notes faults in the history, and makes random choices for them.
+/// A source of random choices for faults, with the history that records the faults.
 pub(super) struct Hazard<'a> {
     crew: &'a Crew,
     random: Random,

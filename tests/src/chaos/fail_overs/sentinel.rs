@@ -1,6 +1,6 @@
-//! Faults of a deployment with Sentinels. The master is killed, with or without writes that its
-//! replicas missed. Or it is stopped and resumed, or replaced by a forced fail-over. Or a replica
-//! is stopped for a while.
+//! Faults of a deployment with Sentinels. The master is killed, sometimes after it was cut off from
+//! its replicas. At other times the master is stopped and resumed, or replaced by a forced
+//! fail-over, or a replica is stopped.
 
 use std::time::Duration;
 
@@ -40,14 +40,15 @@ impl Failing for Deployment {
     }
 }
 
-/// Cuts the master off from its replicas, and then kills the master after a random time.
+/// Cuts the master off from its replicas, and then kills the master after a random time. So the
+/// replica that replaces the master lacks the latest locks.
 fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of the master from its replicas, then SIGKILL");
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // After they resume, the stopped replicas would still read bytes in flight, and would have the
-    // latest locks. So their connections are also closed.
+    // The paused replicas would still read bytes in flight after they resume, and would then have
+    // the latest locks. So their connections to the master are also closed.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     deployment.master().probe().run::<u32>(&cut);
@@ -66,8 +67,8 @@ fn back(deployment: &mut Deployment, dead: Server, hazard: &mut Hazard<'_>) -> u
     1
 }
 
-/// Stops the master until a fail-over is complete, and resumes it. The resumed process acts as the
-/// master until a Sentinel corrects it.
+/// Stops the master until a replica has replaced it, and then resumes the master. The resumed
+/// server acts as a master until a Sentinel makes it a replica.
 fn hang(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of the master beyond a fail-over");
     let old = deployment.named();
@@ -84,7 +85,8 @@ fn depose(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     let old = deployment.named();
     let sentinel = deployment.ports().next().expect("a Sentinel runs");
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
-    // The Sentinel refuses a forced fail-over too soon after the previous fail-over.
+    // The Sentinel refuses a forced fail-over soon after the previous fail-over, so the command is
+    // repeated.
     let asked = wait::try_until(LIMIT, || {
         let mut order = cmd("SENTINEL");
         let order = order.arg("FAILOVER").arg(MASTER);

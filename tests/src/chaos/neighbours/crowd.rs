@@ -1,5 +1,5 @@
-//! Scenes that cut the connection of a process. The process has so many waiting calls that one
-//! packet cannot carry all their requests.
+//! A scene for each server: the connection of a process with many waiting calls is cut. One packet
+//! cannot carry the requests of all these calls.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -21,7 +21,7 @@ const TENANTS: usize = 20;
 const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Cuts the connection of a process with `many` waiting calls twice. The process must keep its
+/// Cuts the connection of a process twice while `many` of its calls wait. The process must keep its
 /// leases, and each call must get its lock in the end. `url` reaches the server through a proxy
 /// that can be cut, and `direct` without a proxy.
 pub(super) fn is_cut(
@@ -42,14 +42,14 @@ pub(super) fn is_cut(
     crowd.let_in(&tenants, sheet);
 }
 
-/// Returns names of 480 bytes.
+/// Returns `many` names of 480 bytes each.
 fn long_names(many: u64) -> Vec<String> {
     let name = |number| format!("{number:05}-{}", "w".repeat(474));
     (0..many).map(name).collect()
 }
 
-/// The waiting calls of the process under test (`Tenants`), and the locks of another process that
-/// these calls wait for.
+/// The waiting calls of the process under test (`Tenants`), and the locks that another process
+/// holds until [`let_in`](Self::let_in).
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,

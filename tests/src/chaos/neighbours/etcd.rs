@@ -1,4 +1,5 @@
-//! Scenes with another team that adds roles to the server, and with more watches than usual.
+//! Scenes on etcd. Another team adds roles to the server, or the connection of a process with many
+//! waiting calls is cut.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -17,7 +18,7 @@ pub(super) const SCENES: &[Scene] = &[("another team adds roles", roles), (crowd
 const TENANTS: usize = 20;
 
 /// Adds roles to the server again and again. After each new role the server refuses all earlier
-/// log-in tokens, also those of the pool.
+/// log-in tokens, including those of the pool.
 fn roles(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "another team adds roles";
     let server = Etcd::with_signed_tokens();

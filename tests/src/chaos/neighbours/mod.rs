@@ -1,6 +1,6 @@
 //! Scenes of requirement 38: leases must last in spite of other users of the server. In some scenes
-//! another user has few rights. In other scenes a server grants fewer rights or shorter sessions
-//! than before, or one packet cannot carry the requests of all waiting calls.
+//! another user with few rights disturbs the server. In other scenes the server grants fewer rights
+//! or shorter sessions than before, or one packet cannot carry the requests of all waiting calls.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Scenes with roles that have few rights, with locked rows and tables, and with changed settings
-//! of the pool's role.
+//! Scenes on PostgreSQL: roles with few rights, locked rows and tables, and changed settings of the
+//! pool's role.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,10 +26,11 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// Statements that take leasehold's own advisory locks. The numbers are from leasehold's source.
+/// Statements that take the advisory locks of earlier versions of leasehold: for removing unused
+/// rows, and for creating the tables. The present version uses no advisory locks.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
-/// A statement that waits for the advisory locks of all other sessions. It finds them in
+/// A statement that waits for the advisory locks of all other sessions. It finds these locks in
 /// `pg_locks`, which any role can read.
 const ALL: &str = "SELECT pg_advisory_lock((classid::bigint << 32 >> 32)::int, (objid::bigint - CASE WHEN objid::bigint > 2147483647 THEN 4294967296 ELSE 0 END)::int) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND objsubid = 2 AND d.datname = current_database() AND pid <> pg_backend_pid()";
 const END_POOLS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%' AND datname = current_database()";
@@ -73,7 +74,7 @@ impl House {
         }
     }
 
-    /// Connects a client with the role of the owner.
+    /// Connects a client with the role of the database's owner.
     fn owner(&self) -> Client {
         self.tenants.runtime.block_on(self.database.client())
     }
@@ -97,8 +98,8 @@ async fn client(database: &Database) -> Client {
     client
 }
 
-/// Locks the rows of some leases, so that their renewals fail. These are repeated again and again,
-/// in one request with the renewals of the other leases, which must last.
+/// Locks the rows of some leases, so that their renewals fail. The pool repeats these renewals
+/// often, in one request with the renewals of the other leases. The other leases must last.
 fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "some rows are locked";
     let house = House::open(TENANTS);
@@ -142,11 +143,12 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let owner = house.owner();
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
-    // This client waits for the advisory lock of each pool's beacon (the row that shows a listening
-    // process). It gets these locks when the pools' connections are ended below.
+    // This client requests all advisory locks of other sessions. If a pool's session had such a
+    // lock, this client would get it when that session is ended below.
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
-        // The statement waits until the server ends, so its result is ignored.
+        // The statement waits for the lock of `stranger` until the server ends, so its result is
+        // ignored.
         let _ = waits.batch_execute(ALL).await;
     });
     sleep(TTL / 4);
@@ -192,8 +194,9 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     let guard = house.tenants.take("guarded", TTL);
     let fence = guard.fence().map_or(0, Fence::as_i64);
     for high in [i64::MAX, fence + 10_i64.pow(15)] {
-        // The stranger presents a fence far above the holder's fence. The server may refuse it, and
-        // must not store it. So the holder's own fence must still be accepted.
+        // The stranger calls `guard` with a fence far above the holder's fence. The server may
+        // refuse the high fence, and must not store it. So it must still accept the holder's own
+        // fence.
         let sql = format!("SELECT leasehold.guard('lock:guarded', {high})");
         let _ = house.tenants.runtime.block_on(stranger.batch_execute(&sql));
         let sql = format!("SELECT leasehold.guard('lock:guarded', {fence})");
@@ -215,8 +218,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         let set = format!("ALTER ROLE leasehold SET {setting}");
         house.run(&owner, &set);
         house.run(&owner, END_POOLS);
-        // The call gets its lock only after the pool has connected again. So the setting is in
-        // effect after the call.
+        // `turn` takes a lock, which needs the pool's new connection. So the setting is in effect
+        // afterwards.
         let began = Instant::now();
         house.tenants.turn(sheet, &scene, "turn");
         sleep((TTL / 2).saturating_sub(began.elapsed()));

@@ -1,5 +1,5 @@
-//! Scenes with users without rights on the locks, and with a server that takes rights and
-//! connections away.
+//! Scenes on Redis. A user without rights on the locks keeps the server busy, or the server refuses
+//! channels or new connections. Other scenes have long keys, or many waiting calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;

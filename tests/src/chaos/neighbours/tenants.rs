@@ -11,9 +11,10 @@ use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
 pub(super) const TTL: Duration = Duration::from_secs(2);
-/// Longer than a lease of `TTL` lasts without renewals.
+/// A time in which a lease of `TTL` ends without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
-/// Time within which a waiting process repeats its request if a message was lost or refused.
+/// Bound on the time from a release until the next process has the lock. A waiting process repeats
+/// its request within this time if a message was lost or refused.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -66,7 +67,7 @@ impl Tenants {
         self.runtime.block_on(connect(&self.url))
     }
 
-    /// Fails if a lease was lost.
+    /// Fails the requirement if a lease was lost.
     pub(super) fn last(&self, sheet: &Sheet, scene: &str) {
         sheet.faults(scene, 1);
         sheet.sections(self.guards.len() as u64);
@@ -78,8 +79,8 @@ impl Tenants {
         });
     }
 
-    /// Releases a lock while another process waits for it. Fails if that process does not get the
-    /// lock within `TURN`.
+    /// Releases a lock while another process waits for it. Fails the requirement if that process
+    /// does not get the lock within `TURN`.
     pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
         let other = self.other();
         let guard = self.take(key, TTL);

@@ -1,5 +1,5 @@
-//! Scenes with a server that grants shorter sessions than before, and with more watched paths than
-//! fit into a packet. In another scene, a client has many nodes.
+//! Scenes on ZooKeeper. The server grants shorter sessions than before, a process watches more
+//! paths than fit into a packet, or another client creates many nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
