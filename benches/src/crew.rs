@@ -90,9 +90,9 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases have
-/// taken their leases before they report `ready`. So their warm-up only needs enough time to read
-/// the send time of each lease once.
+/// Returns the time from the start to the measured window. Clients that keep leases take them
+/// before they report `ready`. In the warm-up they only read the send time of each lease once, so a
+/// short warm-up is enough.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50

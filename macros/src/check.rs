@@ -155,8 +155,9 @@ const SHORTEST_INTERVAL: u64 = 10;
 /// the lease was sent. This time is the ttl minus the drift of the clocks, and minus the margin for
 /// cancelling the body.
 ///
-/// The result is rounded up to whole milliseconds. So renewals at an interval are in time exactly
-/// if the interval is below the result. The runtime calculates the same in nanoseconds.
+/// The runtime computes this time in nanoseconds, and requires a shorter renewal interval. An
+/// interval known to the macro is in whole milliseconds. So a comparison with this result, which is
+/// rounded up to whole milliseconds, accepts the same intervals.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;

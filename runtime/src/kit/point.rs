@@ -1,10 +1,10 @@
-//! Points at which leases are lost, and the pending losses.
+//! Losses of leases that a test has planned, and the points in time at which they happen.
 
 use std::time::Duration;
 
 use crate::base::clock::{Instant, earlier};
 
-/// Point at which [`Kit::lose_when`](super::Kit::lose_when) takes a lock away.
+/// Point in time at which [`Kit::lose_when`](super::Kit::lose_when) takes a lock away.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,7 @@ pub enum Point {
     AfterPolls(u32),
     /// This long after the grant. A lock already held for longer is lost at once.
     After(Duration),
-    /// At the next renewal. The store answers this renewal that it does not have the lock. Needs a
+    /// At the next renewal. The store's answer to this renewal reports the lock gone. Needs a
     /// watchdog. Not available on a server ([`Kit::on`](super::Kit::on)).
     NextRenewal,
     /// After the body has returned, and before the store receives the release. So the release does

@@ -1,5 +1,5 @@
 //! Requirement 6: the reply to an acquire is lost after the server has executed the request. The
-//! repeated request is not refused because of the lock that the first request has taken.
+//! repeated request succeeds, although the first request has already taken the lock.
 
 use std::time::Duration;
 
@@ -17,8 +17,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // After each lost reply the client connects again, and PostgreSQL starts a process for each
-    // connection. So fewer replies are lost on PostgreSQL.
+    // Number of replies to lose in a full run, and of threads. Both are lower for PostgreSQL: the
+    // client connects again after each lost reply, and PostgreSQL starts a process for each
+    // connection.
     let (wanted, threads) = match ground.store {
         Store::Postgres => (2_000, 4),
         _ => (10_000, 16),

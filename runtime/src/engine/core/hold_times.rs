@@ -37,8 +37,8 @@ impl HoldTimes {
         let acquire = ticket.acquire();
         // Capped at one ttl, so that a body that hangs once distorts the mean for only a few calls.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // The time for which the key stays taken after the release counts, too. If the call has a
-        // fixed `cooldown`, this time is left out, because `retry_after` adds the `cooldown`.
+        // After the release, the key may stay taken for some time. The mean includes this time, but
+        // not for a call with a `cooldown` in its options: `retry_after` adds that `cooldown`.
         let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);

@@ -47,8 +47,8 @@ impl Core {
         }
     }
 
-    /// Ends an acquiring ticket with the kept result, or with an error if the result has another
-    /// fingerprint.
+    /// Ends the ticket `id` of a `replay` call with the kept result, or with `Mismatch` if the
+    /// fingerprints of the call and the result differ.
     fn answer_from(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;

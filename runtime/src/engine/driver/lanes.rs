@@ -333,8 +333,8 @@ mod tests {
         assert!(!lanes.are_wanted(NOW));
     }
 
-    /// Does a check of the keeper. `come` answers were read since the last check. `lay` answers are
-    /// unread, and the keeper reads them if the check returns `Still`.
+    /// Lets the keeper check for late listeners. `come` is the number of answers read since the
+    /// last check. `lay` is the number of unread answers, which the keeper reads if `come` is 0.
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
         let now = lanes.watch_at().expect("it looks");

@@ -237,8 +237,8 @@ impl EngineState {
             self.drive(true);
         }
         self.apply_signals();
-        // A listener may have to read the answers to these requests, so the keeper plans its next
-        // check for late listeners.
+        // Plans the keeper's next check, in case the listeners do not read the answers to the sent
+        // requests in time.
         self.read_clock();
         self.lanes.watch_from(self.waits(), self.now);
     }

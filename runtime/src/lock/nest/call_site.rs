@@ -180,7 +180,7 @@ impl fmt::Display for At {
 mod tests {
     use super::*;
 
-    /// Returns the name that a `Site` has in the function or method that uses this macro.
+    /// Returns the name of the surrounding function or method, as computed by a `Site` inside it.
     macro_rules! name {
         () => {{
             static __LEASEHOLD_SITE: Site = Site::new("fallback", "", 0, "", &|| ());

@@ -49,8 +49,8 @@ const SKIPPING: Duration = Duration::from_secs(1);
 /// A request that waits to be sent.
 struct Gathered {
     request: Request,
-    /// See [`Reply::Released::ordered`](crate::store::Reply). Set when the request arrives, because
-    /// earlier acquires may be answered before this request is sent.
+    /// True if this is a release, and all acquires that it undoes precede it on the connection. Set
+    /// when the engine submits the release, because `acquires` forgets each answered acquire.
     ordered: bool,
 }
 

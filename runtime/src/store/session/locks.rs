@@ -60,7 +60,7 @@ impl<N> Locks<N> {
         self.by_id.get(id)
     }
 
-    /// Records that the token requests the lock with `node`.
+    /// Records that the token of `id` requests the lock with `node`.
     pub(super) fn ask(&mut self, id: LockId, node: N, until: Instant) {
         self.remove(&id);
         self.last += 1;
@@ -76,8 +76,8 @@ impl<N> Locks<N> {
         self.by_id.insert(id, lock);
     }
 
-    /// Records that the token's node is the first of its directory. Returns false if the token is
-    /// no longer known.
+    /// Records that the token of `id` has the lock, because its node is the first of its directory.
+    /// Returns false if `id` is not known, or was removed.
     pub(super) fn granted(&mut self, id: &LockId, fence: Fence) -> bool {
         let lock = self.by_id.get_mut(id);
         lock.map(|lock| lock.fence = Some(fence)).is_some()
@@ -99,7 +99,7 @@ impl<N> Locks<N> {
         self.by_id.values().any(|lock| is(&lock.node))
     }
 
-    /// Sets the end of the lease to `until`. Returns false if the token is unknown.
+    /// Sets the end of the lease to `until`. Returns false if `id` is not known, or was removed.
     pub(super) fn renew(&mut self, id: &LockId, until: Instant) -> bool {
         let Some(lock) = self.by_id.get_mut(id) else {
             return false;

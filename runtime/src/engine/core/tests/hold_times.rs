@@ -110,8 +110,8 @@ impl Process {
         });
         self.core.reply(op, reply, self.now);
         let estimate = self.estimate(id);
-        // Waits until the reported lease is over, at most a ttl. Before that, the core refuses
-        // calls without a request.
+        // Waits until the holder's lease is over, which takes a ttl at most. Before that, the core
+        // refuses calls without a request.
         self.now = self.now + TTL;
         estimate
     }
@@ -152,7 +152,7 @@ fn retry_after_is_at_most_the_remaining_lease() {
         let estimate = process.refused_by_server(|number| call(CREATE, number), Some(left));
         assert_eq!(estimate, Some(left.min(SECOND)));
     }
-    // The store does not report the remaining lease.
+    // Without a reported remaining lease, `retry_after` is the mean hold time.
     let estimate = process.refused_by_server(|number| call(CREATE, number), None);
     assert_eq!(estimate, Some(SECOND));
     let id = process.takes(|number| acquire(number, ONE_TRY));

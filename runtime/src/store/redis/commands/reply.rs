@@ -183,8 +183,9 @@ fn owner(value: &Value) -> Option<Arc<Owner>> {
     Owner::read(text(value)?).map(Arc::new)
 }
 
-/// Reads a kept result, or else an answer of `acquire_one.lua`: the fence of a lock that was free,
-/// or a list of one answer.
+/// Reads the answer of `recall.lua`: a kept result, or else the outcome of taking the lock. The
+/// outcome is a fence if the lock was free and had no queue. Otherwise, it is a list with one
+/// element: the grant, the refusal or the server's error.
 fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     match (value, array(value)) {
         (fence @ Value::BulkString(_), _) => free(fence, 0).map(Ok),
@@ -197,8 +198,8 @@ fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// Reads an answer of `release_one.lua`: a number if the lock was simply removed or not found,
-/// otherwise a list of one answer.
+/// Reads the answer of `record.lua`: a number if the lock was simply removed or not found.
+/// Otherwise, it is a list with one element: such a number, or the server's error.
 fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     match array(value) {
         Some([one]) => individually(one, released),
@@ -206,7 +207,7 @@ fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// Reads one answer of a list, which may be the server's error for that lock.
+/// Reads one element of a list: the server's error for that lock, or an answer for `read`.
 fn individually(one: &Value, read: fn(&Value) -> Option<Reply>) -> Option<Result<Reply, Failure>> {
     match array(one) {
         Some([code, error]) if integer(code) == Some(-1) => Some(Err(refused(text(error)?))),

@@ -75,8 +75,8 @@ fn this_version_hands_over_to_the_earlier_version() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if the earlier version ignores a process of this version in the queue, or if the earlier
-/// holder is not notified of that process.
+/// A process of this version waits for a lock that a process of the earlier version holds. Fails if
+/// the holder is not notified, or if its release does not reserve the lock for the waiting process.
 #[test]
 fn the_earlier_version_hands_over_to_this_version() {
     let stage = Stage::new();
