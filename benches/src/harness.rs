@@ -14,6 +14,7 @@ use crate::crew::{self, Setting};
 use crate::entry::{self, Entry};
 use crate::figures::{FAULTS, Figures, METRICS};
 use crate::measure::{self, Measure};
+use crate::pace::Pace;
 use crate::plan::Work;
 use crate::row::{Clients, Task, WINDOW_MS};
 use crate::setup::{Runtime, Setup};
@@ -181,8 +182,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. If the contestant cannot run, adds a remark instead. If leasehold
-/// has run in no round, the whole run fails at its end: see `broken`.
+/// Measures one contestant once. If the contestant cannot run, adds a remark instead. If it is
+/// leasehold, the whole run fails at its end: see `broken`.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
@@ -199,30 +200,43 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
     }
 }
 
-/// Returns the reasons why the run fails: leasehold let two tasks in at once, never served a
-/// waiter, lost a lease, or did not run. Slow times do not fail the run.
+/// Returns the reasons why the run fails: leasehold, in one of its forms, let two tasks in at once,
+/// never served a waiter, lost a lease, or did not run in each round. Slow times do not fail the
+/// run.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],
+    pace: Pace,
+    rounds: u32,
     measures: &[Measure],
 ) -> Vec<String> {
-    let ours = Contestant::Leasehold.to_string();
     let mut broken = Vec::new();
     for entry in entries {
         let name = entry.name();
-        let of_row = |measure: &&Measure| measure.row == name && measure.contestant == ours;
-        let mut found = measures.iter().filter(of_row).peekable();
-        let asked = wanted.is_empty() || wanted.contains(&Contestant::Leasehold);
-        if asked && found.peek().is_none() {
-            broken.push(format!("{name}: leasehold did not run"));
-        }
-        for measure in found {
-            let promise = FAULTS.iter().any(|(fault, _)| *fault == measure.metric);
-            if promise && measure.max > 0.0 {
-                broken.push(format!(
-                    "{name}: {} of leasehold: {}",
-                    measure.metric, measure.max
-                ));
+        let all = match entry.row.task {
+            Task::Overhead => vec![Contestant::Leasehold],
+            Task::Clients(_) | Task::Pair => entry::contestants(entry.row, wanted, pace),
+        };
+        let asked = |who: &&Contestant| wanted.is_empty() || wanted.contains(who);
+        for who in all.iter().filter(|who| who.is_ours()).filter(asked) {
+            let ours = who.to_string();
+            let of = |measure: &&Measure| measure.row == name && measure.contestant == ours;
+            let found: Vec<_> = measures.iter().filter(of).collect();
+            let ran = found.iter().map(|measure| measure.rounds).max();
+            let expected = match entry.row.task {
+                Task::Pair => 1,
+                Task::Clients(_) | Task::Overhead => rounds as usize,
+            };
+            // A control named on the command line may be unable to run in every benchmark.
+            if ran.unwrap_or(0) < expected && (!who.is_control() || wanted.is_empty()) {
+                broken.push(format!("{name}: {ours} did not run in each round"));
+            }
+            for measure in found {
+                let promise = FAULTS.iter().any(|(fault, _)| *fault == measure.metric);
+                if promise && measure.max > 0.0 {
+                    let (metric, most) = (&measure.metric, measure.max);
+                    broken.push(format!("{name}: {metric} of {ours}: {most}"));
+                }
             }
         }
     }
@@ -259,28 +273,51 @@ fn today() -> String {
 mod tests {
     use super::*;
 
-    fn judged(who: &str, metric: &str, value: f64) -> Vec<String> {
-        let rows = entry::chosen(&["hot_1x64_0ms".to_owned()], crate::pace::Pace::Full);
-        let measures = [
-            Measure::new("hot_1x64_0ms", "leasehold", "per_s", &[1.0], ""),
-            Measure::new("hot_1x64_0ms", who, metric, &[0.0, value], ""),
-        ];
-        broken(&rows.expect("the row is known"), &[], &measures)
+    fn judged(row: &str, measures: &[(&str, &str, &[f64])]) -> Vec<String> {
+        let rows = entry::chosen(&[row.to_owned()], Pace::Full);
+        let measures = measures
+            .iter()
+            .map(|(who, metric, samples)| Measure::new(row, who, metric, samples, ""));
+        let measures: Vec<_> = measures.collect();
+        broken(
+            &rows.expect("the row is known"),
+            &[],
+            Pace::Full,
+            2,
+            &measures,
+        )
     }
 
     #[test]
     fn overlaps_and_losses_of_leasehold_fail_the_run() {
+        let judged = |who, metric, most| {
+            let ran: (_, _, &[f64]) = ("leasehold", "per_s", &[1.0, 1.0]);
+            judged("hot_1x64_0ms", &[ran, (who, metric, &[0.0, most])])
+        };
         assert_eq!(judged("leasehold", "overlaps", 1.0).len(), 1);
         assert_eq!(judged("leasehold", "lost_waiters", 1.0).len(), 1);
         assert!(judged("leasehold", "p99_us", 1e12).is_empty());
         assert!(judged("rslock", "overlaps", 1.0).is_empty());
     }
 
+    /// Fails if a form of leasehold with an option is not judged like leasehold itself.
     #[test]
-    fn a_row_without_leasehold_fails_the_run() {
-        let rows = entry::chosen(&["uncontended".to_owned()], crate::pace::Pace::Full);
+    fn each_form_of_leasehold_is_judged() {
+        let ran: (_, _, &[f64]) = ("leasehold_replayed", "overlaps", &[0.0, 0.0]);
+        assert!(judged("memory_result", &[ran]).is_empty());
+        let twice: (_, _, &[f64]) = ("leasehold_replayed", "overlaps", &[0.0, 1.0]);
+        assert_eq!(judged("memory_result", &[twice]).len(), 1);
+        assert_eq!(judged("memory_result", &[]).len(), 1);
+    }
+
+    /// Fails if a benchmark may end without leasehold in one of its rounds.
+    #[test]
+    fn a_round_without_leasehold_fails_the_run() {
+        assert_eq!(judged("uncontended", &[]).len(), 1);
+        let once: (_, _, &[f64]) = ("leasehold", "per_s", &[1.0]);
+        assert_eq!(judged("uncontended", &[once]).len(), 1);
+        let rows = entry::chosen(&["uncontended".to_owned()], Pace::Full);
         let rows = rows.expect("the row is known");
-        assert_eq!(broken(&rows, &[], &[]).len(), 1);
-        assert!(broken(&rows, &[Contestant::Rslock], &[]).is_empty());
+        assert!(broken(&rows, &[Contestant::Rslock], Pace::Full, 2, &[]).is_empty());
     }
 }

@@ -95,7 +95,8 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
             measure::write(path, &measures)?;
         }
     }
-    let broken = harness::broken(&rows, &arguments.contestants, &measures);
+    let (wanted, pace) = (&arguments.contestants, arguments.pace());
+    let broken = harness::broken(&rows, wanted, pace, arguments.rounds(), &measures);
     if broken.is_empty() {
         return Ok(());
     }

@@ -100,6 +100,19 @@ impl Contestant {
         )
     }
 
+    /// True if this is the present build of this project, with any option.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Self::Leasehold
+                | Self::LeaseholdObserved
+                | Self::LeaseholdReplayed
+                | Self::LeaseholdVerified
+                | Self::LeaseholdSingle
+                | Self::LeaseholdOnRedis
+        )
+    }
+
     /// Returns the folder of the contestant's program, if it is a separate program.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
