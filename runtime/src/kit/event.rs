@@ -101,7 +101,8 @@ pub enum EventKind {
     /// The lease was lost, because it was not renewed in time or was taken away. The caller is
     /// notified.
     Lost,
-    /// The caller has requested the release. After that, nothing runs inside the lock.
+    /// The caller has requested the release, or has handed the lock over. After that, nothing of
+    /// this caller runs inside the lock.
     Released,
     /// The caller's future or guard was dropped while it held the lock. The drop releases the lock.
     Dropped,

@@ -201,13 +201,17 @@ impl Watch for Line {
     fn command(&self, command: &Command, now: Instant) {
         let state = &mut *self.state();
         match command {
-            Command::Acquire { id, acquire, .. } => state.asks(*id, acquire, true),
+            Command::Acquire { id, acquire, .. } | Command::Adopt { id, acquire, .. } => {
+                state.asks(*id, acquire, true);
+            }
             Command::AcquireAll { acquires, wait } => {
                 for (id, acquire, _) in acquires {
                     state.asks(*id, acquire, wait.is_zero());
                 }
             }
-            Command::Release { id, .. } | Command::ReleaseWith { id, .. } => {
+            Command::Release { id, .. }
+            | Command::ReleaseWith { id, .. }
+            | Command::GiveAway(id) => {
                 self.ends(state, *id, EventKind::Released, now);
             }
             Command::ReleaseAll { ids, .. } => {

@@ -183,6 +183,23 @@ async fn a_holder_ends_with_its_lease() {
     );
 }
 
+/// Fails if a lock counts as held by its first holder after that holder has handed it over, or if
+/// the history lacks the call that adopts it.
+#[tokio::test(start_paused = true)]
+async fn a_handed_over_lock_has_one_holder() {
+    let kit = Kit::new();
+    let first = request(&kit).acquire().await.expect("it is free");
+    let handover = first.hand_over().expect("it is exclusive");
+    let adopted = kit.pool().adopt(handover).await.expect("it is in time");
+    sleep(secs(1)).await;
+    adopted.release().await.expect("it lasts");
+    let next = request(&kit).acquire().await.expect("it is free");
+    let history = kit.history();
+    assert!(history.is_exclusive(), "{history}");
+    assert_eq!((history.grants(), history.releases()), (3, 2), "{history}");
+    drop(next);
+}
+
 /// Ten calls of one process take turns on a lock, mostly without a request to the store. Fails if
 /// the history lacks the grant or the release of one of them.
 #[tokio::test(start_paused = true)]
