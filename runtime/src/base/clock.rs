@@ -1,28 +1,37 @@
 //! The clock that measures leases.
 
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point in time, in nanoseconds on a monotonic clock. This clock continues while the machine is
 /// suspended (except on the BSDs), but not while a hypervisor pauses the virtual machine.
+///
+/// Stored as the nanoseconds plus one. This is never zero, so an `Option` needs no more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Instant(u64);
+pub(crate) struct Instant(NonZeroU64);
 
 impl Instant {
-    /// A time earlier than any that a [`Clock`] returns.
-    pub(crate) const ZERO: Self = Self(0);
+    /// A time before every reading of a clock.
+    pub(crate) const ZERO: Self = Self(NonZeroU64::MIN);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     pub(crate) fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// Returns the time from `earlier` to this point in time, or zero if this point is not later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
+    }
+}
+
+impl Default for Instant {
+    fn default() -> Self {
+        Self::ZERO
     }
 }
 
@@ -38,7 +47,7 @@ impl Sub<Duration> for Instant {
     type Output = Self;
 
     fn sub(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(span)))
+        Self::from_nanos(self.as_nanos().saturating_sub(nanos(span)))
     }
 }
 
@@ -64,9 +73,11 @@ impl Clock {
 
     pub(crate) fn now(self) -> Instant {
         match self {
-            Self::System => Instant(system_nanos()),
+            Self::System => Instant::from_nanos(system_nanos()),
             // The clock starts at one second, so that no reading is `Instant::ZERO`.
-            Self::Tokio(start) => Instant(nanos(start.elapsed())) + Duration::from_secs(1),
+            Self::Tokio(start) => {
+                Instant::from_nanos(nanos(start.elapsed() + Duration::from_secs(1)))
+            }
         }
     }
 }
@@ -111,7 +122,8 @@ mod tests {
         let early = Instant::from_nanos(5);
         assert_eq!(early - Duration::from_secs(1), Instant::ZERO);
         assert_eq!(early.since(Instant::from_nanos(9)), Duration::ZERO);
-        assert_eq!((early + Duration::MAX).as_nanos(), u64::MAX);
+        assert_eq!((early + Duration::MAX).as_nanos(), u64::MAX - 1);
+        assert_eq!(Instant::ZERO.as_nanos(), 0);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time for which `replay` keeps a result.
 const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Upper limit of `Terms::attempt`, for ttls of 10 s and more.
+/// Upper limit of `Terms::attempt`, which is otherwise a tenth of the ttl.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Checks the time for which a `cooldown` or a `min_hold` keeps a lock taken. `option` is the name

@@ -7,9 +7,10 @@ use crate::base::seeded::seeded;
 
 /// 128 random bits, new for every acquisition.
 ///
-/// A client that knows the token can release the lock, so no `Debug` text shows it.
+/// A client that knows the token can release the lock, so no `Debug` text shows it. Stored as
+/// bytes, because an aligned integer would add padding to each lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Token(u128);
+pub(crate) struct Token([u8; 16]);
 
 /// Random bits that distinguish a pool's tokens from those of every other process.
 ///
@@ -37,12 +38,16 @@ impl Nonce {
 }
 
 impl Token {
+    const fn of(bits: u128) -> Self {
+        Self(bits.to_be_bytes())
+    }
+
     #[cfg(feature = "__remote")]
     pub(crate) fn random(nonce: Nonce) -> Self {
         if seeded!(TokensRepeat) {
-            return Self(1);
+            return Self::of(1);
         }
-        Self(rand::random::<u128>() ^ nonce.0)
+        Self::of(rand::random::<u128>() ^ nonce.0)
     }
 
     /// Returns the next number. This build needs no random bits: it has no store that processes
@@ -52,32 +57,32 @@ impl Token {
         use std::sync::atomic::{AtomicU64, Ordering};
 
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
+        Self::of(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
     /// Returns the token that names a node of a session. It consists of the hash of the node's key
     /// and the number `at`. Unlike other tokens, it may be easy to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
-        Self((u128::from(hash) << 64) | u128::from(at))
+        Self::of((u128::from(hash) << 64) | u128::from(at))
     }
 
     /// Returns a token for tests.
     #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) const fn fixed(number: u128) -> Self {
-        Self(number)
+        Self::of(number)
     }
 
     #[cfg(feature = "postgres")]
     pub(crate) fn bits(self) -> u128 {
-        self.0
+        u128::from_be_bytes(self.0)
     }
 
     /// Returns half of the token's bits. Messages identify a lease by this half, because a client
     /// that reads only this half cannot release or renew the lock.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
-        self.0 as u64
+        u128::from_be_bytes(self.0) as u64
     }
 
     pub(crate) const DIGITS: usize = 32;
@@ -86,7 +91,7 @@ impl Token {
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // Every request needs the digits, and formatting with `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
             let half = |half: u8| b"0123456789abcdef"[usize::from(half)];
             pair.copy_from_slice(&[half(byte >> 4), half(byte & 15)]);
         }
@@ -103,7 +108,7 @@ impl Token {
     pub(crate) fn parse(digits: &str) -> Option<Self> {
         let is_hex = digits.len() == Self::DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
         let bits = is_hex.then(|| u128::from_str_radix(digits, 16).ok())??;
-        Some(Self(bits))
+        Some(Self::of(bits))
     }
 }
 

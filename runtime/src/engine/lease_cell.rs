@@ -57,10 +57,8 @@ pub(crate) struct LeaseCell {
     waker: Mutex<Option<Waker>>,
     /// True if the waker's task waits for the end of the release, and no longer polls the body.
     awaits_release: AtomicBool,
-    /// Notified when the lock is no longer held.
-    over: Notify,
-    /// True if a task may wait for `over`.
-    watched: AtomicBool,
+    /// Notified when the lock is no longer held. Created by the first task that waits for this.
+    over: OnceLock<Box<Notify>>,
 }
 
 /// A waker taken from a lease cell. A waker runs the program's code, so it is called or dropped
@@ -134,8 +132,7 @@ impl LeaseCell {
             taken_away: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
-            over: Notify::new(),
-            watched: AtomicBool::new(false),
+            over: OnceLock::new(),
         })
     }
 
@@ -213,8 +210,7 @@ impl LeaseCell {
 
     /// Waits until the lock is no longer held.
     pub(crate) async fn over(&self) {
-        self.watched.store(true, Ordering::SeqCst);
-        let mut notified = pin!(self.over.notified());
+        let mut notified = pin!(self.over.get_or_init(Box::default).notified());
         // Registers before the check of `is_live`, so that an end of the lease is not missed.
         notified.as_mut().enable();
         fence(Ordering::SeqCst);
@@ -308,11 +304,11 @@ impl LeaseCell {
 
     /// Wakes the tasks in [`over`](Self::over).
     pub(super) fn notify_over(&self) {
-        // `over` sets `watched` before it reads the deadline. So either `over` finds the lease
-        // ended, or this thread finds `watched` set.
+        // The method `over` creates the field `over` before it reads the deadline. So either the
+        // method finds the lease ended, or this thread finds the field.
         fence(Ordering::SeqCst);
-        if self.watched.load(Ordering::SeqCst) {
-            self.over.notify_waiters();
+        if let Some(over) = self.over.get() {
+            over.notify_waiters();
         }
     }
 

@@ -11,8 +11,8 @@ fn held() -> Arc<LeaseCell> {
     cell
 }
 
-/// A release ends while its caller is still awake, or already waits for this end. Fails if the
-/// awake caller is woken, or the waiting caller is not.
+/// Fails if the end of a release wakes a caller that has not polled for this end yet: such a caller
+/// is awake. Also fails if a caller that waits, for this end or for its lock, is not woken.
 #[test]
 fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     let (task, _) = counting();

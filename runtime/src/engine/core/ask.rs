@@ -78,7 +78,8 @@ impl Core {
         queued.map(|(id, _)| id).collect()
     }
 
-    /// Lets the head ask at once, because the key is likely free.
+    /// Ends the pause before the next try for `key`. The first waiting call of this process then
+    /// requests the key now, or when the key is no longer left free for other clients.
     pub(super) fn hurry(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.freed(now);

@@ -56,7 +56,7 @@ pub(crate) const OFTEN: u32 = 4;
 
 /// One key's queue. Only its head asks the store for the key. If the head requests a share, the
 /// calls directly behind it that request shares ask, too.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     holder: Option<TicketId>,
@@ -90,26 +90,6 @@ pub(super) struct KeyQueue {
 }
 
 impl KeyQueue {
-    pub(super) fn new() -> Self {
-        Self {
-            holder: None,
-            waiting: Fifo::default(),
-            single_tries: 0,
-            ask_at: Instant::ZERO,
-            held_until: None,
-            owner: None,
-            trouble: None,
-            answered: false,
-            hurried: false,
-            in_use: None,
-            free_until: Instant::ZERO,
-            place: Place::None,
-            held_back: false,
-            tenure: Tenure::default(),
-            tries: 0,
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.holder.is_none() && self.waiting.is_empty()
     }
@@ -429,8 +409,9 @@ pub(super) enum Verdict {
 }
 
 /// This process's place in the store's queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
+    #[default]
     None,
     /// This process has a place, or may have one.
     Queued,

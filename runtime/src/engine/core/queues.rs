@@ -10,7 +10,8 @@ use crate::base::full_key::{FullKey, KeyMap};
 /// The queues of all keys that a call of this process waits for, or holds exclusively.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    by_key: KeyMap<KeyQueue>,
+    /// Boxed, because nearly half of the map's slots are empty.
+    by_key: KeyMap<Box<KeyQueue>>,
     /// Keys whose queue has a held-back head, in the order in which they were held back. A head may
     /// ask when fewer requests are under way.
     held_back: VecDeque<FullKey>,
@@ -18,11 +19,11 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn get(&self, key: &FullKey) -> Option<&KeyQueue> {
-        self.by_key.get(key)
+        self.by_key.get(key).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, key: &FullKey) -> Option<&mut KeyQueue> {
-        self.by_key.get_mut(key)
+        self.by_key.get_mut(key).map(Box::as_mut)
     }
 
     pub(super) fn contains(&self, key: &FullKey) -> bool {
@@ -32,14 +33,14 @@ impl Queues {
     /// Adds a call to the queue of its key.
     pub(super) fn join(&mut self, id: TicketId, acquire: &Acquire) {
         let queue = self.by_key.entry(acquire.key.clone());
-        queue.or_insert_with(KeyQueue::new).push(id, acquire);
+        queue.or_default().push(id, acquire);
     }
 
     /// Returns the queue of a key, for a call that adopted the key and so never waited in the
     /// queue. Creates the queue if necessary.
     pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
         let queue = self.by_key.entry(key.clone());
-        queue.or_insert_with(KeyQueue::new)
+        queue.or_default()
     }
 
     pub(super) fn remove(&mut self, key: &FullKey) {

@@ -206,9 +206,8 @@ fn acquire(name: &str) -> Acquire {
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,
-        cooldown: Duration::ZERO,
         share: None,
-        min_hold: None,
+        stay: None,
         replay: None,
     }
 }

@@ -7,6 +7,7 @@ use crate::base::full_key::FullKey;
 use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
+use crate::engine::core::stay::Stay;
 use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Reply, Take};
 
@@ -45,9 +46,8 @@ impl World {
                 terms,
                 watchdog,
                 wait: Duration::ZERO,
-                cooldown: Duration::ZERO,
                 share: None,
-                min_hold,
+                stay: Stay::of(Duration::ZERO, min_hold),
                 replay: None,
             };
             acquires.push((*id, acquire));

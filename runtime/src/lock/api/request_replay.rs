@@ -38,7 +38,7 @@ impl LockRequest {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
     pub fn fingerprint(mut self, value: &(impl Serialize + ?Sized)) -> Self {
-        self.settings.fingerprint = Some(fingerprint(value));
+        self.settings.fingerprint = Some(Box::new(fingerprint(value)));
         self
     }
 

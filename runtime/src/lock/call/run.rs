@@ -306,7 +306,7 @@ impl Call {
     /// Sets the option `fingerprint = cart`.
     #[must_use]
     pub fn fingerprint(mut self, value: &(impl serde::Serialize + ?Sized)) -> Self {
-        self.settings().fingerprint = Some(super::replay::fingerprint(value));
+        self.settings().fingerprint = Some(Box::new(super::replay::fingerprint(value)));
         self
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct Section {
     /// None for the installed pool.
     pool: Option<LockPool>,
     locks: Locks,
-    /// The error of invalid keys or of a missing pool.
-    invalid: Option<LockError>,
+    /// The error of invalid keys or of a missing pool. Boxed to keep the type small.
+    invalid: Option<Box<LockError>>,
     pub(crate) settings: Settings,
     stage: Stage,
 }
@@ -77,7 +77,7 @@ impl Section {
     pub(crate) fn new(at: At, locks: Result<Locks, LockError>, settings: Settings) -> Self {
         let (locks, invalid) = match locks {
             Ok(locks) => (locks, None),
-            Err(error) => (Locks::one(String::new()), Some(error)),
+            Err(error) => (Locks::one(String::new()), Some(Box::new(error))),
         };
         Self {
             at,
@@ -93,7 +93,7 @@ impl Section {
     pub(crate) fn set_pool(&mut self, pool: Result<LockPool, LockError>) {
         match pool {
             Ok(pool) => self.pool = Some(pool),
-            Err(error) => self.invalid = self.invalid.take().or(Some(error)),
+            Err(error) => self.invalid = self.invalid.take().or(Some(Box::new(error))),
         }
     }
 
@@ -125,8 +125,9 @@ impl Section {
             Stage::Inside(gate) => gate.held().replay_limit(),
             _ => 0,
         };
+        let print = self.settings.fingerprint.as_deref();
         let kept = Kept {
-            fingerprint: self.settings.fingerprint.clone().and_then(Result::ok),
+            fingerprint: print.and_then(|print| print.as_ref().ok().copied()),
             json: super::replay::within(key, json, limit)?,
         };
         let kept = Arc::new(kept);
@@ -190,6 +191,7 @@ impl Section {
         if !matches!(self.stage, Stage::New | Stage::Taking(_)) {
             return Poll::Ready(Ok(()));
         }
+        // If a subscriber panics in this poll, the unwinding drops the acquisition.
         let mut taking = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Taking(taking) => taking,
             _ => self.begin()?,
@@ -214,7 +216,7 @@ impl Section {
     }
 
     fn begin(&mut self) -> Result<Acquisition, LockError> {
-        let valid = self.invalid.take().map_or(Ok(()), Err);
+        let valid = self.invalid.take().map_or(Ok(()), |error| Err(*error));
         let pool = valid.and_then(|()| self.pool.take().map_or_else(installed::current, Ok));
         let label = self.settings.label(self.at);
         let pool = pool.inspect_err(|error| observed::refused(label, error))?;

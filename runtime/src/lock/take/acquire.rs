@@ -18,6 +18,7 @@ use crate::base::label::Label;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::engine::core::hold_times::UNKNOWN;
+use crate::engine::core::stay::Stay;
 use crate::engine::core::ticket::{Acquire, Adoption};
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
@@ -33,8 +34,7 @@ pub(crate) struct Acquisition {
     /// The locks of the call. For a call that takes a single lock itself, this has the requested
     /// lock from the start. For other calls, it is empty until `others` is ready.
     held: HeldLocks,
-    /// The future that takes the locks of a call with several keys, or of a nested call that enters
-    /// a lock of an enclosing call. Its result is moved into `held`.
+    /// The future that takes several locks, or enters a lock. Its result is moved into `held`.
     others: Option<Taken>,
     /// Minimum time for which the locks stay at the store, from the moment when all are taken.
     min_hold: Option<Duration>,
@@ -44,26 +44,28 @@ pub(crate) struct Acquisition {
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
 
-/// Begins to take every lock of a call, or to enter it if an enclosing call holds it. The caller
-/// must poll the acquisition next, because nothing wakes its task before that.
+/// Begins to take the locks of a call, or to enter those of enclosing calls. The caller must poll
+/// the acquisition next, because nothing wakes its task before that.
 pub(crate) fn begin(
     pool: LockPool,
     locks: Locks,
     settings: &Settings,
     at: At,
 ) -> Result<Acquisition, LockError> {
-    let (clock, label) = (pool.engine().clock(), settings.label(at));
-    let asking = Asking::begin(label, &locks, clock, pool.logs_keys());
-    match ask(pool, locks, settings, at) {
-        Ok(mut acquisition) => {
-            acquisition.asking = Some(asking);
-            Ok(acquisition)
-        }
-        Err(error) => {
-            asking.refused(&error);
-            Err(error)
-        }
+    let asking = Asking::begin(&pool, &locks, settings.label(at));
+    observed(asking, ask(pool, locks, settings, at))
+}
+
+/// Adds the span and metrics of a call to its acquisition, or records the refusal.
+fn observed(
+    asking: Asking,
+    mut begun: Result<Acquisition, LockError>,
+) -> Result<Acquisition, LockError> {
+    match &mut begun {
+        Ok(acquisition) => acquisition.asking = Some(asking),
+        Err(error) => asking.refused(error),
     }
+    begun
 }
 
 fn ask(
@@ -94,12 +96,7 @@ fn ask(
             let lock = PendingLock::ask(pool, acquire)?;
             locks.fill([lease(&lock, &plan, at)]);
             let held = HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock)));
-            return Ok(Acquisition {
-                held,
-                others: None,
-                min_hold,
-                asking: None,
-            });
+            return Ok(Acquisition::new(held, min_hold));
         }
         wants => {
             let taking = Taking {
@@ -114,15 +111,12 @@ fn ask(
     };
     let held = HeldLocks::new(locks, OneOrMany::default());
     Ok(Acquisition {
-        held,
         others,
-        min_hold,
-        asking: None,
+        ..Acquisition::new(held, min_hold)
     })
 }
 
-/// Begins to adopt a lock handed over by another process. The caller must poll the acquisition
-/// next, because nothing wakes its task before that.
+/// Like `begin`, for a lock handed over by another process.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
@@ -130,22 +124,29 @@ pub(crate) fn begin_adoption(
     at: At,
     adoption: Adoption,
 ) -> Result<Acquisition, LockError> {
-    let (clock, label) = (pool.engine().clock(), settings.label(at));
-    let plan = settings.plan(&pool)?;
-    let asking = Asking::begin(label, &locks, clock, pool.logs_keys());
-    let key = pool.full_key(locks.first_name());
-    let acquire = acquire(key, &pool, &plan, at, label, Duration::ZERO);
-    let lock = PendingLock::adopt(pool, acquire, adoption)?;
-    locks.fill([lease(&lock, &plan, at)]);
-    Ok(Acquisition {
-        held: HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))),
-        asking: Some(asking),
-        others: None,
-        min_hold: None,
-    })
+    let label = settings.label(at);
+    let asking = Asking::begin(&pool, &locks, label);
+    let adopted = settings.plan(&pool).and_then(|plan| {
+        let key = pool.full_key(locks.first_name());
+        let acquire = acquire(key, &pool, &plan, at, label, Duration::ZERO);
+        let lock = PendingLock::adopt(pool, acquire, adoption)?;
+        locks.fill([lease(&lock, &plan, at)]);
+        let held = HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock)));
+        Ok(Acquisition::new(held, None))
+    });
+    observed(asking, adopted)
 }
 
 impl Acquisition {
+    fn new(held: HeldLocks, min_hold: Option<Duration>) -> Self {
+        Self {
+            held,
+            others: None,
+            min_hold,
+            asking: None,
+        }
+    }
+
     /// Ready when the call has all its locks, gets a kept result, or is refused.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let taken = ready!(self.poll_asking(cx));
@@ -243,9 +244,8 @@ pub(crate) fn acquire(
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
-        cooldown: plan.cooldown,
         share: plan.share,
-        min_hold: plan.min_hold,
+        stay: Stay::of(plan.cooldown, plan.min_hold),
         replay: plan.replay.map(Box::new),
     }
 }

@@ -115,7 +115,7 @@ impl HeldLocks {
     /// acquire. `now` is the current time, if known.
     pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
-        self.holding = Some(asking.granted(self.locks.peek_fence(), entered, now));
+        self.holding = Some(asking.granted(&self.locks, entered, now));
     }
 
     /// Enters the span of the code inside the locks, until the returned value is dropped.

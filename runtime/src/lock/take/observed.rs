@@ -20,8 +20,8 @@ use crate::base::clock::{Clock, Instant};
 use crate::base::label::Label;
 use crate::base::outcome::{End, Outcome};
 use crate::error::LockError;
-use crate::fence::Fence;
 use crate::lock::nest::leases::Locks;
+use crate::pool::LockPool;
 
 /// The target of the spans, by which a subscriber selects them.
 const TARGET: &str = "leasehold";
@@ -34,9 +34,9 @@ pub(crate) struct Asking {
     /// Time of the request. None if neither the metrics nor a span need it.
     since: Option<Instant>,
     span: Span,
-    /// Keys to show in the spans. None if the pool does not
-    /// [log keys](crate::LockPoolBuilder::log_keys), or the span is disabled.
-    keys: Option<Keys>,
+    /// True if the spans show the keys: the pool
+    /// [logs keys](crate::LockPoolBuilder::log_keys), and the span is enabled.
+    shows_keys: bool,
     is_over: bool,
 }
 
@@ -54,27 +54,27 @@ pub(crate) struct Holding {
 }
 
 /// The keys of a call, for a span.
-struct Keys(Locks);
+struct Keys<'a>(&'a Locks);
 
 impl Asking {
-    /// Begins to observe a call that requests its locks. With `log_keys`, the call's spans show the
-    /// keys.
-    pub(crate) fn begin(label: Label, locks: &Locks, clock: Clock, log_keys: bool) -> Self {
+    /// Begins to observe a call that requests these locks.
+    pub(crate) fn begin(pool: &LockPool, locks: &Locks, label: Label) -> Self {
         // The span is created before the call is counted. Otherwise, if the subscriber panicked
         // here, the metrics would show the call as waiting forever.
         let span = acquire_span(label);
-        let keys = (log_keys && !span.is_disabled()).then(|| Keys(locks.clone()));
-        if let Some(keys) = &keys {
-            span.record("lock.key", display(keys));
+        let shows_keys = pool.logs_keys() && !span.is_disabled();
+        if shows_keys {
+            span.record("lock.key", display(Keys(locks)));
         }
         label.meter().asks();
         let observed = cfg!(feature = "metrics") || !span.is_disabled();
+        let clock = pool.engine().clock();
         Self {
             label,
             clock,
             since: observed.then(|| clock.now()),
             span,
-            keys,
+            shows_keys,
             is_over: false,
         }
     }
@@ -90,21 +90,17 @@ impl Asking {
         self.ends(Outcome::Replayed, waited, false);
     }
 
-    /// Records that the call holds its locks. `entered` is true if an enclosing call has taken all
-    /// of them. `now` is the current time, if known.
-    pub(crate) fn granted(
-        mut self,
-        fence: Option<Fence>,
-        entered: bool,
-        now: Option<Instant>,
-    ) -> Holding {
+    /// Records that the call holds `locks`. `entered` is true if an enclosing call has taken all of
+    /// them. `now` is the current time, if known.
+    pub(crate) fn granted(mut self, locks: &Locks, entered: bool, now: Option<Instant>) -> Holding {
         let (now, waited) = self.time(now);
         // If the subscriber panics here, the call gives up its locks like any dropped call.
         let span = held_span(self.label);
         guarded(|| {
-            if let Some(keys) = &self.keys {
-                span.record("lock.key", display(keys));
+            if self.shows_keys {
+                span.record("lock.key", display(Keys(locks)));
             }
+            let fence = locks.peek_fence();
             for span in [&self.span, &span] {
                 if let Some(fence) = fence {
                     span.record("lock.fence", fence.get());
@@ -251,7 +247,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl std::fmt::Display for Keys {
+impl std::fmt::Display for Keys<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, name) in self.0.names().enumerate() {
             f.write_str(if index == 0 { "" } else { ", " })?;

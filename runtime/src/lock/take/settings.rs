@@ -24,7 +24,8 @@ pub(crate) struct Settings {
     pub(crate) reentrant: bool,
     pub(crate) cooldown: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
-    /// The label of a lock taken without the attribute.
+    /// Label that the program sets with [`LockRequest::label`](crate::LockRequest::label). The
+    /// attribute sets none, because its label is its key template.
     pub(crate) label: Option<Label>,
     /// Time for which the store keeps the result of a `replay` call. None for other calls.
     pub(crate) replay: Option<Duration>,
@@ -32,8 +33,9 @@ pub(crate) struct Settings {
     pub(crate) parks: Option<Parks>,
     /// True for a leader: a call by [`LockRequest::lead`](crate::LockRequest::lead).
     pub(crate) leads: bool,
-    /// Fingerprint of the call's parameters, or the reason why there is none.
-    pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
+    /// Fingerprint of the call's parameters, or the reason why there is none. Boxed to keep the type
+    /// small.
+    pub(crate) fingerprint: Option<Box<Result<Fingerprint, LockError>>>,
 }
 
 /// Treatment of a body whose lease is lost.
@@ -179,7 +181,7 @@ impl Settings {
                 )));
             }
         }
-        let fingerprint = self.fingerprint.clone().transpose()?;
+        let fingerprint = self.fingerprint.as_deref().cloned().transpose()?;
         Ok(Some(Replay { fingerprint }))
     }
 

@@ -46,9 +46,8 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
-        cooldown: Duration::ZERO,
         share: None,
-        min_hold: None,
+        stay: None,
         replay: None,
     }
 }
