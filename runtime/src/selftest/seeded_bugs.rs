@@ -328,7 +328,8 @@ bugs! {
     KeptUnread,
     /// An error is stored as if it were a result.
     RecordedAfterErr,
-    /// A call that a kept result would answer is handed the lock inside the process instead.
+    /// The engine hands a lock over to a `replay` call, instead of asking the store for the kept
+    /// result.
     ReplayHandedOver,
     /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,

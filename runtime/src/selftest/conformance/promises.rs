@@ -91,7 +91,10 @@ impl Promises {
     /// second pause, the first request's lease is over and the second request's lease is not.
     pub(super) fn waits(self) -> (Duration, Duration) {
         if self.sessions {
-            (self.short * 3 / 4, self.short / 2)
+            // Each pause ends long before the lease that must outlast it: the difference is more
+            // than the delay after which a failed scene is repeated.
+            let pause = self.short * 11 / 20;
+            (pause, pause)
         } else {
             (Duration::ZERO, self.short * 2)
         }
