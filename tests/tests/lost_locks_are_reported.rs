@@ -412,7 +412,7 @@ async fn a_program_error_hidden_from_the_client_is_logged() {
     let warnings = WARNINGS.lock().expect("no panic under it");
     let logged: Vec<_> = warnings
         .iter()
-        .filter(|text| text.contains("500"))
+        .filter(|text| text.contains("internal error"))
         .collect();
     assert_eq!(logged.len(), 1, "{logged:?}");
     assert!(

@@ -138,7 +138,7 @@ impl LockError {
     #[cfg(any(feature = "axum", feature = "actix", feature = "tonic"))]
     pub(super) fn log_a_mistake(&self) {
         if let Class::Setup = self.class() {
-            tracing::error!(error = %self, "a client got a response with status 500");
+            tracing::error!(error = %self, "a client got a response with an internal error");
         }
     }
 

@@ -74,7 +74,7 @@ pub enum IdempotencyKeyRejection {
     #[error("the header Idempotency-Key is missing; send a new random key with each new request")]
     Missing,
     /// The header occurs more than once, or is not a valid key: see [`IdempotencyKey`].
-    #[error("the header Idempotency-Key is not one string of 1 to 255 visible characters")]
+    #[error("the header Idempotency-Key is not one string of 1 to 255 ASCII characters")]
     Invalid,
 }
 
@@ -254,7 +254,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_header_contains_exactly_one_string() {
+        let longest = "x".repeat(LONGEST);
         for (value, key) in [
+            (&*longest, &*longest),
             (r#""8e03978e-40d5""#, "8e03978e-40d5"),
             ("8e03978e-40d5", "8e03978e-40d5"),
             (r#" "a \"b\" \\ c, d;" "#, r#"a "b" \ c, d;"#),

@@ -176,9 +176,9 @@ impl Service for Etcd {
         }
     }
 
-    /// Watches the session's own key, which the server deletes with the session's lease, and the
-    /// keys below it. The deletion proves the end of the session, so the session's holders are
-    /// notified before another process gets their locks.
+    /// Watches the session's own key, and the keys below it, which revoke the session's nodes. When
+    /// the session's lease ends, the server deletes the session's own key. The deletion proves the
+    /// end of the session, so the holders are notified without waiting for the next heartbeat.
     async fn ended(
         &self,
         session: &Session,

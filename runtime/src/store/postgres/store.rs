@@ -351,7 +351,7 @@ impl PostgresStore {
                 }
                 // Connects again after an error of the connection, or if the server accepts no
                 // writes: after a fail-over, another server is the primary.
-                if failure.executed || failure.code() == "25006" {
+                if failure.executed || failure.code() == failure::STANDBY {
                     self.lost(generation, failure);
                 }
             }

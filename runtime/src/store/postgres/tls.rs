@@ -67,7 +67,8 @@ impl TlsConnect<Socket> for Handshake {
 pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Stream {
-    /// Returns no channel binding, because `sslmode` specifies how the server is verified.
+    /// Returns no channel binding: the login is not tied to this TLS session. The handshake has
+    /// already verified the server as `sslmode` specifies.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -65,7 +65,7 @@ pub(super) struct Resumed<'a> {
 
 /// The reason why a server does not serve a session.
 enum Refusal {
-    /// The server allows only a shorter time-out than that of the session to resume.
+    /// The server would resume the session only with a shorter time-out than before.
     Shorter,
     Failed(Error),
 }

@@ -238,7 +238,7 @@ impl<const N: usize> ToRedisArgs for Joined<'_, N> {
 
 impl fmt::Debug for KeyNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names")
+        f.debug_struct("KeyNames")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
