@@ -76,6 +76,10 @@ impl RedisProbe {
 
     /// Returns the number of executions of a command since the server's start, or since the last
     /// `CONFIG RESETSTAT`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server reports something other than a number.
     pub fn calls(&self, command: &str) -> u64 {
         let stats: String = self.run(cmd("INFO").arg("commandstats"));
         let start = format!("cmdstat_{command}:calls=");

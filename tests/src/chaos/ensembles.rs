@@ -59,17 +59,19 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // Either the session ends: it lasts 2 s, and the leader detects its end within a
-                // second. Or the session's client is connected, and repeats the removal of the lock
-                // each second. Both cases take less than this time.
+                // The dropped call's lock disappears in one of two ways. Without heartbeats, its
+                // session ends after 2 s, and the leader detects this within a second. Otherwise,
+                // the client is connected, and repeats the removal of the lock each second. Both
+                // ways take less time than this.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // Either the session ends: it lasts 2.5 s, and the leader detects its end within
-                // half a second. Or the session's client opens another connection after a second of
-                // silence. Both cases take less than this time.
+                // The dropped call's lock disappears in one of two ways. Without heartbeats, its
+                // session ends after 2.5 s, and the leader detects this within half a second.
+                // Otherwise, the client opens another connection after a second of silence, and
+                // removes the lock. Both ways take less time than this.
                 orphan: Duration::from_secs(6),
             },
         }

@@ -40,8 +40,8 @@ pub(super) struct KeyNotes {
     must_report: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes refused during a lease because of a newer holder, each with the number of its body,
-    /// its time and a description.
+    /// Writes that the resource refused during the writer's lease, because a newer holder had
+    /// already used it. Each has the number of the writing body, its time and a description.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }

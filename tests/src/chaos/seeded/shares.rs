@@ -11,7 +11,6 @@ use crate::chaos::site::queued;
 use crate::chaos::span::nanos;
 use crate::oracle::{Mode, Note};
 use crate::proxy::{Mode as Network, Proxy};
-use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
 

@@ -18,6 +18,7 @@ use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
 use leasehold_tests::{on_every_store, on_stores};
 use tokio::sync::{Barrier, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::is_released;
@@ -505,23 +506,30 @@ async fn entering_needs_no_store() {
     assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
 }
 
-/// Fails if a body can enter the lock of another body that runs concurrently on the same thread.
-/// Each of the two bodies requests the key of the other one.
+/// Fails if a body can enter the lock of another body that runs concurrently on the same thread,
+/// in the same task or in another one. Each of the two bodies requests the key of the other one.
 #[tokio::test]
-async fn tasks_on_one_thread_have_their_own_paths() {
+async fn bodies_on_one_thread_have_their_own_paths() {
     let pool = LockPool::connect("memory://reentrant-threads")
         .await
         .expect("it connects");
-    let barrier = Barrier::new(2);
-    let hold = async |mine: &str, other: &str| {
-        let body = async {
-            barrier.wait().await;
-            let taken = pool.lock(other).ttl(TTL).reentrant().acquire().await;
-            barrier.wait().await;
-            matches!(taken, Err(LockError::Contended { .. }))
-        };
-        pool.lock(mine).ttl(TTL).run(body).await
+    let barrier = Arc::new(Barrier::new(2));
+    let hold = |mine: &'static str, other: &'static str| {
+        let (pool, barrier) = (pool.clone(), Arc::clone(&barrier));
+        async move {
+            let body = async {
+                barrier.wait().await;
+                let taken = pool.lock(other).ttl(TTL).reentrant().acquire().await;
+                barrier.wait().await;
+                matches!(taken, Err(LockError::Contended { .. }))
+            };
+            pool.lock(mine).ttl(TTL).run(body).await
+        }
     };
     let refused = tokio::join!(hold("a", "b"), hold("b", "a"));
     assert_eq!(refused, (Ok(true), Ok(true)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(hold("a", "b"));
+    tasks.spawn(hold("b", "a"));
+    assert_eq!(tasks.join_all().await, [Ok(true), Ok(true)]);
 }

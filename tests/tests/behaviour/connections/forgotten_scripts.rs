@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use redis::cmd;

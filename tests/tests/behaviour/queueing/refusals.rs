@@ -97,8 +97,8 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
 }
 
-/// Fails if the mean hold time of the holder's function is known but not used. Also fails if two
-/// places in the code that use the builder share one mean.
+/// The builder calls in `long` and `short` are two places in the code, each with its own mean hold
+/// time. Fails if `retry_after` is not the mean of the place that took the held lock.
 async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");

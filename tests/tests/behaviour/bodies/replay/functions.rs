@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use super::{DAY, HANG, TTL};
 use crate::bodies::is_released;
 
-/// The number of bodies of each function, and the signals between the test and a slow body.
+/// Numbers of begun bodies, and signals for a slow body: `begun` from the body to the test,
+/// `goes_on` from the test to the body.
 #[derive(Debug, Default)]
 struct Desk {
     created: AtomicU32,

@@ -64,27 +64,42 @@ async fn a_session_without_its_key_keeps_no_lock() {
     keeps_no_lock_without_its_node::<Etcd>("no-key", ask, NOTICE).await;
 }
 
-/// Fails if a lock is granted although its session may end before its lease.
+/// Fails if a lock is granted or renewed although its session may end before its lease.
 #[tokio::test]
 async fn a_session_outlasts_its_leases() {
     let server = Etcd::shared();
     let (gateway, probe) = (server.gateway(), server.probe("outlasts", "lock:"));
+    // The server reports whole seconds, rounded down.
+    let left = |lease, asked: Instant| {
+        let left = Duration::from_secs(gateway.left(lease) + 1);
+        left + asked.elapsed()
+    };
     let pool = connect(&server.url("outlasts")).await;
+    // Heartbeats are seven seconds apart. With this interval, renewals come at various times between
+    // two heartbeats.
+    let renewed = pool.lock("renewed").ttl(TTL).wait(LONG);
+    let renewed = renewed.watchdog_every(Duration::from_secs(3)).acquire();
+    let renewed = renewed.await.expect("it is free");
+    let session = probe.nodes("renewed")[0].session;
     let mut random = Random::seeded("outlasts");
     for number in 0..5 {
         let key = format!("k{number}");
         let asked = Instant::now();
         let guard = take::<Etcd>(&pool, &key).await;
-        let lease = probe.nodes(&key)[0].session;
-        // The server reports whole seconds, rounded down.
-        let left = Duration::from_secs(gateway.left(lease) + 1) + asked.elapsed();
-        assert!(TTL <= left, "{left:?} were left of {lease}");
+        let left_of_it = left(probe.nodes(&key)[0].session, asked);
+        assert!(TTL <= left_of_it, "{left_of_it:?} were left");
         guard.release().await.expect("held");
-        // Heartbeats are seven seconds apart. After the random pause, the next lock begins at
-        // another point between two heartbeats.
+        // After the random pause, the next lock begins at another time between two heartbeats.
         let pause = Duration::from_secs(3) + random.duration(Duration::from_secs(3));
-        tokio::time::sleep(pause).await;
+        let end = Instant::now() + pause;
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            let asked = Instant::now();
+            let (lease, session) = (renewed.remaining(), left(session, asked));
+            assert!(lease <= session, "{lease:?} of {session:?}");
+        }
     }
+    renewed.release().await.expect("held");
 }
 
 #[test]
