@@ -77,7 +77,7 @@ pub(crate) fn find(text: Text<'_>, names: &Names<'_>) -> Vec<Message> {
     messages
 }
 
-/// Length of a foreign placeholder in bytes, and its error.
+/// A foreign placeholder, if there is one: its length in bytes, and the error to report.
 type Found = Option<(usize, Message)>;
 
 /// A position in the literal text of a key.
@@ -105,7 +105,8 @@ const BRACKETS: [(&str, &str); 13] = [
     ("<", ">"),
 ];
 
-/// Brackets that have no other meaning in a key. Even an unknown name between them is a mistake.
+/// Opening brackets that only placeholders of other tools have. A name behind one of them is an
+/// error even if it is not an argument.
 const UNMISTAKABLE: [&str; 3] = ["{{", "${", "%("];
 
 /// Characters before a name, as in `$id`.

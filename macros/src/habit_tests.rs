@@ -107,8 +107,9 @@ fn literal_keys_are_accepted() {
     }
 }
 
-/// Fails if a key that inserts `id` is refused for text that only resembles a placeholder of `id`.
-/// Also fails if such a key may contain an obvious mistake, such as `${id}`.
+/// A key that inserts `<id>` may also contain `@id` or `$1` as plain text. Fails if such a key is
+/// refused. Also fails if the key is accepted with `${id}`, or with `#order`, where `order` is an
+/// argument that the key does not insert.
 #[test]
 fn an_inserted_argument_can_be_named() {
     for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {

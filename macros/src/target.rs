@@ -60,8 +60,8 @@ impl Target {
             .fold(inside, |inside, frame| frame.fill(inside))
     }
 
-    /// Returns the names that a key can insert, including `self`. Generated names, which begin with
-    /// `__`, are left out.
+    /// Returns the names of the arguments that a key can insert, including `self`. Leaves out names
+    /// that begin with `__`, because other macros generated them.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.bindings.iter().map(|binding| binding.name.as_str());
         names.filter(|name| !name.starts_with("__")).collect()

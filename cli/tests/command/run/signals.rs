@@ -68,7 +68,7 @@ fn signals_of_a_terminal_are_passed_on() {
     journal.wait_for("ran");
     holder.signal("WINCH");
     journal.wait_for("WINCH");
-    // `leasehold run` and the child of the shell stop until SIGCONT arrives.
+    // TSTP suspends `leasehold run`, and the `sleep` that the command's shell runs, until CONT.
     holder.signal("TSTP");
     let stat = format!("/proc/{}/stat", holder.id());
     wait::until("it stands still", LONG, || {
