@@ -213,12 +213,8 @@ pub(crate) fn broken(
     let mut broken = Vec::new();
     for entry in entries {
         let name = entry.name();
-        let all = match entry.row.task {
-            Task::Overhead => vec![Contestant::Leasehold],
-            Task::Clients(_) | Task::Pair => entry::contestants(entry.row, wanted, pace),
-        };
-        let asked = |who: &&Contestant| wanted.is_empty() || wanted.contains(who);
-        for who in all.iter().filter(|who| who.is_ours()).filter(asked) {
+        let all = entry::contestants(entry.row, wanted, pace);
+        for who in all.iter().filter(|who| who.is_ours()) {
             let ours = who.to_string();
             let of = |measure: &&Measure| measure.row == name && measure.contestant == ours;
             let found: Vec<_> = measures.iter().filter(of).collect();
@@ -227,8 +223,9 @@ pub(crate) fn broken(
                 Task::Pair => 1,
                 Task::Clients(_) | Task::Overhead => rounds as usize,
             };
-            // A control named on the command line may be unable to run in every benchmark.
-            if ran.unwrap_or(0) < expected && (!who.is_control() || wanted.is_empty()) {
+            // The command line can also name a control that cannot run in this benchmark.
+            let listed = entry.row.contestants.contains(who);
+            if listed && ran.unwrap_or(0) < expected {
                 broken.push(format!("{name}: {ours} did not run in each round"));
             }
             for measure in found {

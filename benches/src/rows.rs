@@ -257,7 +257,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "overhead",
         title: "an annotated function on a store that does nothing and on memory://, one that blocks its thread, and the gate alone, without a server",
-        contestants: &[],
+        contestants: &[Leasehold],
         task: Task::Overhead,
         setups: &[],
     },

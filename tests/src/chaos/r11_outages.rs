@@ -30,8 +30,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
     // At worst, the outage begins just before a renewal, a third of the ttl after the lease began.
-    // When the outage ends, about one fifth of the ttl is left until the loss is signalled. In this
-    // time the pool must connect and renew the lease.
+    // About one fifth of the ttl is left from the end of the outage until the loss is signalled. In
+    // this time the pool must connect and renew the lease.
     let spare = ttl / 5;
     let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);

@@ -191,7 +191,6 @@ async fn a_handed_over_lock_has_one_holder() {
     let first = request(&kit).acquire().await.expect("it is free");
     let handover = first.hand_over().expect("it is exclusive");
     let adopted = kit.pool().adopt(handover).await.expect("it is in time");
-    sleep(secs(1)).await;
     adopted.release().await.expect("it lasts");
     let next = request(&kit).acquire().await.expect("it is free");
     let history = kit.history();

@@ -39,7 +39,7 @@ impl HoldTimes {
         let held = lease.held_for(now).min(acquire.terms.ttl());
         // After the release, the key may stay taken for some time. The mean includes this time, but
         // not for a call with a `cooldown` in its options: `retry_after` adds that `cooldown`.
-        let kept = ticket.keep(now).filter(|_| acquire.cooldown().is_zero());
+        let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
         let mean = self.0.entry(acquire.site).or_insert(held);
@@ -62,7 +62,7 @@ impl Core {
         // Without a mean, the estimate is `UNKNOWN` if the lock has a watchdog, and otherwise the
         // end of the lease.
         let body = mean.or(holder.watchdog.map(|_| UNKNOWN));
-        let usual = body.map(|body| body + holder.cooldown());
+        let usual = body.map(|body| body + holder.cooldown);
         let after = match (usual, left) {
             (Some(usual), Some(left)) => Some(usual.min(left)),
             (usual, left) => usual.or(left),

@@ -43,7 +43,6 @@ mod requests;
 mod revoke;
 mod shut_down;
 pub(crate) mod signal;
-pub(crate) mod stay;
 mod tenure;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::cleanup::{Cleanup, Origin};
 use super::lease::Lease;
-use super::stay::Stay;
 use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::FullKey;
 use crate::base::label::Label;
@@ -52,10 +51,13 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
+    /// Time for which the lock stays taken after a success; zero if no time was set before the
+    /// acquire.
+    pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
-    /// Set if the options keep the lock taken after the body.
-    pub(crate) stay: Option<Box<Stay>>,
+    /// Least time for which the lock stays taken, counted from the body's start.
+    pub(crate) min_hold: Option<Duration>,
     /// Set for a `replay` call, which a kept result can answer instead of the lock.
     pub(crate) replay: Option<Box<Replay>>,
 }
@@ -164,18 +166,7 @@ impl Acquire {
     /// outlast the process.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
-        self.watchdog.is_some() || self.min_hold().is_none_or(lasts)
-    }
-
-    /// Returns the time for which the lock stays taken after a success, if set before the call.
-    pub(super) fn cooldown(&self) -> Duration {
-        self.stay
-            .as_ref()
-            .map_or(Duration::ZERO, |stay| stay.cooldown)
-    }
-
-    pub(super) fn min_hold(&self) -> Option<Duration> {
-        self.stay.as_ref().and_then(|stay| stay.min_hold)
+        self.watchdog.is_some() || self.min_hold.is_none_or(lasts)
     }
 
     /// True if the caller queues for a held lock.

@@ -5,7 +5,7 @@
 //! under the engine's mutex, so any thread that may take the mutex may read them. A listener can
 //! wake callers of its own runtime without waking another thread.
 //!
-//! When a runtime ends, its listeners end and notify the engine. If a runtime is blocked, the
+//! The listeners of an ended runtime end too, and notify the engine. If a runtime is blocked, the
 //! keeper detects this: while requests are under way, it checks at intervals of [`WATCH`] whether
 //! an answer was read. If answers are unread, the keeper reads them. After two such checks in a
 //! row, the keeper takes over. For the time of [`PENALTY`], no listener runs, and the keeper waits

@@ -206,8 +206,9 @@ fn acquire(name: &str) -> Acquire {
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,
+        cooldown: Duration::ZERO,
         share: None,
-        stay: None,
+        min_hold: None,
         replay: None,
     }
 }

@@ -7,7 +7,6 @@ use crate::base::full_key::FullKey;
 use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
-use crate::engine::core::stay::Stay;
 use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Reply, Take};
 
@@ -46,8 +45,9 @@ impl World {
                 terms,
                 watchdog,
                 wait: Duration::ZERO,
+                cooldown: Duration::ZERO,
                 share: None,
-                stay: Stay::of(Duration::ZERO, min_hold),
+                min_hold,
                 replay: None,
             };
             acquires.push((*id, acquire));

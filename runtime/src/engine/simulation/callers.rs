@@ -9,7 +9,6 @@ use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::engine::core::signal::Signal;
-use crate::engine::core::stay::Stay;
 use crate::engine::core::ticket::{Acquire, Share, SiteId, TicketId, Watchdog};
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -53,8 +52,9 @@ impl World {
             terms,
             watchdog,
             wait,
+            cooldown: Duration::ZERO,
             share: reads.then_some(Share::Reader),
-            stay: Stay::of(Duration::ZERO, min_hold),
+            min_hold,
             replay: replay.map(Box::new),
         };
         self.begin(node, acquire);
@@ -78,7 +78,7 @@ impl World {
             mates: Vec::new(),
             max_hold: acquire.watchdog.and_then(|dog| dog.max_hold),
             give_up_at: None,
-            min_hold: acquire.stay.as_ref().and_then(|stay| stay.min_hold),
+            min_hold: acquire.min_hold,
             stays_until: None,
             kept_until: None,
             function: acquire.function,

@@ -18,7 +18,6 @@ use crate::base::label::Label;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::engine::core::hold_times::UNKNOWN;
-use crate::engine::core::stay::Stay;
 use crate::engine::core::ticket::{Acquire, Adoption};
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
@@ -244,8 +243,9 @@ pub(crate) fn acquire(
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
+        cooldown: plan.cooldown,
         share: plan.share,
-        stay: Stay::of(plan.cooldown, plan.min_hold),
+        min_hold: plan.min_hold,
         replay: plan.replay.map(Box::new),
     }
 }

@@ -33,8 +33,8 @@ pub(crate) struct Settings {
     pub(crate) parks: Option<Parks>,
     /// True for a leader: a call by [`LockRequest::lead`](crate::LockRequest::lead).
     pub(crate) leads: bool,
-    /// Fingerprint of the call's parameters, or the reason why there is none. Boxed to keep the type
-    /// small.
+    /// Fingerprint of the call's parameters, or the reason why there is none. Boxed to keep the
+    /// type small.
     pub(crate) fingerprint: Option<Box<Result<Fingerprint, LockError>>>,
 }
 

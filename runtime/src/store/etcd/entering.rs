@@ -124,8 +124,8 @@ impl Etcd {
             )
         });
         let keys: Vec<_> = keys.collect();
-        // For each node that already exists in this session, the revision of its creation. A failed
-        // try finds these revisions.
+        // The creation revision of each node that already exists. A failed try finds these
+        // revisions.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);

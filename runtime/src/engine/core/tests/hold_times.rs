@@ -1,6 +1,5 @@
 //! Tests of the `retry_after` of refused calls, which the core estimates from earlier hold times.
 
-use super::super::stay::Stay;
 use super::super::ticket::Watchdog;
 use super::*;
 
@@ -253,7 +252,7 @@ fn the_mean_follows_the_hold_times() {
 #[test]
 fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let holding = |number| Acquire {
-        stay: Stay::of(COOLDOWN, None),
+        cooldown: COOLDOWN,
         ..call(CREATE, number)
     };
     let mut process = Process::new();

@@ -1,6 +1,5 @@
 //! Tests of locks that stay taken after their release, until a time set while they were held.
 
-use super::super::stay::Stay;
 use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -136,7 +135,7 @@ fn an_inherited_lock_stays_for_its_full_time() {
         let first = enter(&mut core, 1, HOUR, START);
         let heir = TicketId(2);
         let acquire = Acquire {
-            stay: Stay::of(Duration::ZERO, Some(min_hold)),
+            min_hold: Some(min_hold),
             ..acquire(2, HOUR)
         };
         core.acquire(heir, acquire, START);

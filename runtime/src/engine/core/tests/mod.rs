@@ -46,8 +46,9 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
+        cooldown: Duration::ZERO,
         share: None,
-        stay: None,
+        min_hold: None,
         replay: None,
     }
 }

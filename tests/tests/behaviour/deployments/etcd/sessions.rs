@@ -75,8 +75,8 @@ async fn a_session_outlasts_its_leases() {
         left + asked.elapsed()
     };
     let pool = connect(&server.url("outlasts")).await;
-    // Heartbeats are seven seconds apart. With this interval, renewals come at various times between
-    // two heartbeats.
+    // Heartbeats are seven seconds apart. With this interval, renewals come at various times
+    // between two heartbeats.
     let renewed = pool.lock("renewed").ttl(TTL).wait(LONG);
     let renewed = renewed.watchdog_every(Duration::from_secs(3)).acquire();
     let renewed = renewed.await.expect("it is free");
@@ -92,6 +92,7 @@ async fn a_session_outlasts_its_leases() {
         // After the random pause, the next lock begins at another time between two heartbeats.
         let pause = Duration::from_secs(3) + random.duration(Duration::from_secs(3));
         let end = Instant::now() + pause;
+        // Samples both times. The lease must never last longer, so no event need be awaited.
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(250)).await;
             let asked = Instant::now();
