@@ -338,6 +338,15 @@ async fn the_spans_show_the_outcome_of_a_call() {
         ended("drops"),
         pairs([(acquire, "granted"), (held, "dropped")])
     );
+    let guard = pool.lock("handed over").ttl(TTL).acquire().await;
+    let handover = guard.expect("free").hand_over().expect("exclusive");
+    let mut altered = serde_json::to_value(handover).expect("it is JSON");
+    altered["ttl"] = 1.into();
+    let altered = serde_json::from_value(altered).expect("a handover");
+    let adopted = pool.adopt(altered).await.map(drop);
+    assert!(matches!(adopted, Err(LockError::Config { .. })));
+    let refused = pairs([(acquire, "other")]);
+    assert!(ended("other").contains(&refused[0]), "a refused adoption");
 }
 
 /// One hook of the subscriber panics during a call. Fails if the call leaves its lock behind or
