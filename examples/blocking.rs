@@ -1,4 +1,5 @@
-//! Locks in a program that is not async: `main` has no runtime, and the work is done by threads.
+//! Locks in a program that is not async: threads do the work. Only connecting and the shutdown need
+//! a tokio runtime.
 //!
 //! A function without `async` gets the same attribute. The calling thread is parked until it has
 //! the lock, and the engine's own thread renews the lease while the thread works.

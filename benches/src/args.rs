@@ -105,8 +105,8 @@ impl RunArguments {
         self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
-    /// Returns the length of a measurement. The default is 300 ms with `--quick`, and otherwise
-    /// `full_ms`.
+    /// Returns the length of a measurement, as specified by `--window-ms`. The default is 300 ms
+    /// with `--quick`, and `full_ms` without it.
     pub(crate) fn window(&self, full_ms: u64) -> Duration {
         let default = if self.quick { 300 } else { full_ms };
         Duration::from_millis(self.window_ms.unwrap_or(default))

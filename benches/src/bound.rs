@@ -7,7 +7,8 @@ use crate::pace::Pace;
 use crate::table::figure;
 use crate::targets::Wanted::{self, AtLeast, AtMost};
 
-/// A bound for the ratio to hand-written code. `rows` selects benchmarks and setups.
+/// A bound for a metric of leasehold, divided by the same metric of `hand_written`. `rows` selects
+/// the benchmarks and setups to which the bound applies.
 struct Bound {
     what: &'static str,
     rows: &'static [&'static str],

@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
     pub(crate) to: u64,
     /// CPU time of all client processes in the window.
     pub(crate) cpu: Option<Duration>,
-    /// CPU time of all servers.
+    /// CPU time of all servers in the window.
     pub(crate) server_cpu: Option<Duration>,
 }
 

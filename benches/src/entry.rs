@@ -98,11 +98,11 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a benchmark. If `wanted` is empty, these are the contestants that the
-/// benchmark lists. Peers (contestants in separate programs) are then included only in a full run.
-/// If `wanted` is not empty, these are the contestants in it that the benchmark lists or that are
-/// controls (`Contestant::is_control`). With `--against`, the earlier build is always added if the
-/// benchmark measures clients.
+/// Returns the contestants of a benchmark. `wanted` has the contestants named on the command line.
+/// If it is empty, returns those that the benchmark lists, but peers (contestants in separate
+/// programs) only in a full run. Otherwise, returns those in `wanted` that the benchmark lists or
+/// that are controls (`Contestant::is_control`). With `--against`, always adds the earlier build if
+/// the benchmark measures clients.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -70,8 +70,8 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     figures
 }
 
-/// Adds the figures of whole pairs (an acquire and a release): the time from the request to the
-/// confirmed release.
+/// Adds the figures of whole pairs (an acquire and a release). A pair's time lasts from the request
+/// for the lock to the confirmed release.
 fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let pairs = inside.iter().map(|record| record.released - record.asked);
@@ -81,7 +81,7 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
 }
 
 /// Adds the figures of the whole pairs of an open loop, counted from the time when each was due.
-/// The CPU time of a pair comes from the client, which has measured it.
+/// The client has measured the CPU time of a pair, which replaces the result of `cost`.
 fn open(outcome: &Outcome, figures: &mut Figures) {
     let Some(measured) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
@@ -175,8 +175,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// Returns the largest number of critical sections that one task ran, divided by the smallest
-/// number that one task ran. A task without a critical section counts as if it had run one.
+/// Returns the largest number of critical sections that one task ran in the window, divided by the
+/// smallest such number. A task without a critical section counts as if it had run one.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {

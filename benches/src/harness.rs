@@ -90,7 +90,8 @@ impl<'a> Harness<'a> {
     ) -> Setting<'s> {
         let quick = self.arguments.quick;
         let (ttl, window) = match shape.work {
-            // In this window each lease is renewed once, after a third of the ttl.
+            // This window is longer than the time between two renewals, a third of the ttl. So each
+            // lease is renewed at least once.
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
             // In this window, which lasts one ttl, each lease is renewed several times.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
@@ -182,8 +183,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. If the contestant cannot run, adds a remark instead. If it is
-/// leasehold, the whole run fails at its end: see `broken`.
+/// Measures one contestant once. If the contestant cannot run, adds a remark instead. If leasehold
+/// cannot run, the whole run also fails at its end: see `broken`.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
@@ -223,7 +224,8 @@ pub(crate) fn broken(
                 Task::Pair => 1,
                 Task::Clients(_) | Task::Overhead => rounds as usize,
             };
-            // The command line can also name a control that cannot run in this benchmark.
+            // Only contestants that the benchmark lists must run. The command line can also name a
+            // control that cannot run in this benchmark.
             let listed = entry.row.contestants.contains(who);
             if listed && ran.unwrap_or(0) < expected {
                 broken.push(format!("{name}: {ours} did not run in each round"));

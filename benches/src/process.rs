@@ -22,8 +22,8 @@ pub(crate) struct Client {
 }
 
 /// Returns the CPU time of the threads that run in a process now, to the nanosecond. If the system
-/// does not report the times of threads, returns the result of [`cpu`] instead. Suits processes
-/// that start and end no threads during the measurement.
+/// does not report the times of threads, returns the result of [`cpu`] instead. The time of ended
+/// threads is missing, so this suits only processes in which no thread ends during a measurement.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {

@@ -62,8 +62,8 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// The tables of the benchmarks that resemble services: the selected benchmarks and setups, and the
-/// title.
+/// The tables of the benchmarks that resemble services. For each table: the name that selects its
+/// benchmarks and setups, and its title.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),

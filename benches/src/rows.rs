@@ -390,7 +390,7 @@ const fn hot(
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once. A contestant
         // that polls would then seldom pass the lock to another task, and would look better than it
-        // is. Empty sections still have no pause, because then only the pause would be measured.
+        // is. Empty sections have no pause, because with pauses only the pauses would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

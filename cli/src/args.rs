@@ -233,8 +233,9 @@ impl Store {
         Ok(self.builder()?.connect().await?)
     }
 
-    /// Returns the namespace. An empty `--namespace` is used as it is. But an empty
-    /// `LEASEHOLD_NAMESPACE` counts as unset, as in `leasehold::init_from_env`.
+    /// Returns the namespace, or `None` for the default one. An empty `--namespace` means that keys
+    /// have no prefix. But an empty `LEASEHOLD_NAMESPACE` counts as unset, as in
+    /// `leasehold::init_from_env`.
     fn namespace(&self) -> Result<Option<String>, Failure> {
         if self.namespace.is_some() {
             return Ok(self.namespace.clone());

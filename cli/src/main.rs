@@ -29,9 +29,9 @@ fn main() -> ExitCode {
         Err(error) => return explain(error),
     };
     let json = cli.json;
-    // Uses one thread, because a worker thread may end before this process. The kernel sends a
-    // child process the signal for its parent's death as soon as the thread that started the child
-    // ends.
+    // Uses one thread, because a worker thread may end before this process. A child process
+    // requests a signal at its parent's death (`PR_SET_PDEATHSIG`). The kernel sends this signal as
+    // soon as the thread that started the child ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -9,7 +9,7 @@ use crate::args::{Args, Mode};
 use crate::purchase::{self, Outcome, SaleError};
 use crate::stock::Stock;
 
-/// Results of all visits.
+/// Number of buyers for each result of a visit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) sold: u32,

@@ -16,7 +16,6 @@ const GREEN: &str = "32";
 const RED: &str = "1;31";
 const GREY: &str = "90";
 
-/// Meaning of the marks.
 pub(crate) const LEGEND: &str = "■ got an item   ✗ got an item that was sold before   · got none";
 
 /// Outcome of one sale for its buyers.

@@ -16,7 +16,6 @@ use crate::progress::Progress;
 use crate::purchase::SaleError;
 use crate::stock::Stock;
 
-/// A started worker.
 struct Worker {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,

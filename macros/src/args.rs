@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) runtime: Option<syn::Path>,
     /// Names of all written options, including those with wrong values.
     written: Vec<Ident>,
-    /// Options that the user probably meant with an unknown name, or in an unreadable form.
+    /// Names that the user probably meant, for options that are unknown or could not be read.
     meant: Vec<String>,
     /// Written names of unknown options.
     unknown: Vec<Ident>,
@@ -119,7 +119,8 @@ impl Args {
         }
     }
 
-    /// Sets the field of an option. Only this function connects names, fields and forms of values.
+    /// Sets the field of an option. Only this function connects the names of options with their
+    /// fields and with the functions that check their values.
     fn set(&mut self, option: &RawOption, span: Span) -> Result<(), Problem> {
         let at = |value| At { value, span };
         let watchdog = |value| At { value, span };

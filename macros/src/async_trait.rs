@@ -62,7 +62,7 @@ fn descend(group: &Group, signature: &Signature) -> Option<Inner> {
     })
 }
 
-// Statements that `#[async_trait]` puts into the block:
+// Reads the user's body from a block in which `#[async_trait]` has put these statements:
 //
 //     if let Some(__ret) = None::<R> { return __ret; }
 //     let __self = self;
@@ -124,7 +124,8 @@ fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     }
 }
 
-/// Returns the parameters of reference types: `#[async_trait]` does not bind these again.
+/// Returns the names in the parameters of reference types. `#[async_trait]` binds the other
+/// parameters again inside its block, by `let` statements, but not these.
 fn unmoved(signature: &Signature) -> Vec<Binding> {
     let references = signature
         .inputs

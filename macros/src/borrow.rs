@@ -40,8 +40,8 @@ fn borrow(parameter: &FnArg) -> Option<Borrow> {
     lifetimes.found.then_some(Borrow { name, span })
 }
 
-/// Visitor that looks for a reference or a lifetime of the caller: not `'static`, and not one that
-/// the type introduces with `for<'a>`.
+/// Visitor that looks for a borrow from the caller: a reference without a lifetime, or a lifetime.
+/// Ignores `'static`, and lifetimes that the type introduces with `for<'a>`.
 #[derive(Default)]
 struct Lifetimes {
     bound: Vec<Lifetime>,

@@ -127,7 +127,7 @@ struct Keyword {
     span: Span,
 }
 
-/// Returns the `async move { … }` block if it is the only argument of the call.
+/// Returns the async block, with or without `move`, if it is the only argument of the call.
 fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     let mut tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
     if matches!(tokens.last(), Some(TokenTree::Punct(comma)) if comma.as_char() == ',') {
@@ -155,8 +155,9 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     })
 }
 
-/// Returns the type in `Output = …` of the returned future, or `_` if none is written. Also returns
-/// the part of this type whose work begins or continues after the release of the lock.
+/// Returns the output type of the returned future, from `Output = …` or from the parameter of
+/// `BoxFuture`. Returns `_` if no output type is written. Also returns the part of this type whose
+/// work begins or continues after the release of the lock.
 fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {

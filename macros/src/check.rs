@@ -31,7 +31,7 @@ pub(crate) struct LockSpec {
     pub(crate) replay: Option<At<Length>>,
     pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
-    /// Span of `detach`.
+    /// Span of the option `detach`. If the body cannot be detached, rustc reports the error there.
     pub(crate) detach: Option<Span>,
     pub(crate) shared: bool,
     pub(crate) permits: Option<u32>,
@@ -151,13 +151,13 @@ fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenS
 /// Shortest time between renewals, in milliseconds.
 const SHORTEST_INTERVAL: u64 = 10;
 
-/// Returns the time at which the runtime gives a lease up, in milliseconds after the request for
+/// Returns the time at which the library gives a lease up, in milliseconds after the request for
 /// the lease was sent. This time is the ttl minus the drift of the clocks, and minus the margin for
 /// cancelling the body.
 ///
-/// The runtime computes this time in nanoseconds, and requires a shorter renewal interval. An
-/// interval known to the macro is in whole milliseconds. So a comparison with this result, which is
-/// rounded up to whole milliseconds, accepts the same intervals.
+/// The library computes this time in nanoseconds, and accepts only shorter renewal intervals. The
+/// macro knows an interval in whole milliseconds. So the macro accepts the same intervals if this
+/// result is rounded up to whole milliseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;
@@ -243,8 +243,8 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Refuses a `min_hold` longer than the ttl, unless there is a watchdog. If the process dies, the
-/// store keeps the key locked only until the ttl ends.
+/// Refuses a `min_hold` longer than the ttl without `watchdog`. If the process died, the store
+/// would unlock the key at the end of the ttl, so before the end of `min_hold`.
 fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
@@ -272,8 +272,8 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Refuses `cooldown` for shares and permits. A kept share would keep out a writer or use up a
-/// permit, for no benefit.
+/// Refuses `cooldown` for shares and permits. A kept share would keep out writers, and a kept
+/// permit would keep out another holder, for no benefit.
 fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {
@@ -417,8 +417,8 @@ mod tests {
         }
     }
 
-    /// Fails if the limit for intervals of `watchdog` differs from the limit in nanoseconds, which
-    /// this test calculates with the runtime's formula.
+    /// Fails if the macro's limit for intervals of `watchdog` differs from the library's limit.
+    /// This test computes the library's limit in nanoseconds, with a copy of the library's formula.
     #[test]
     fn the_macro_and_the_runtime_accept_the_same_intervals() {
         const MILLI: u64 = 1_000_000;

@@ -22,7 +22,7 @@ enum Work {
     Task,
 }
 
-/// Traits that a return type names after `impl` or `dyn`.
+/// Traits of deferred work. A return type has them as `impl Trait` or `dyn Trait`.
 const TRAITS: [(&str, Work); 7] = [
     ("Future", Work::Future),
     ("IntoFuture", Work::Future),
@@ -33,8 +33,8 @@ const TRAITS: [(&str, Work); 7] = [
     ("AsyncIterator", Work::Stream),
 ];
 
-/// Types with deferred work, each with parameters. A type with the same name but without parameters
-/// is a different type.
+/// Types of deferred work. They count only with parameters, such as `BoxStream<'_, u64>`, because a
+/// type with the same name but without parameters is a different type.
 const TYPES: [(&str, Work); 14] = [
     ("BoxFuture", Work::Future),
     ("LocalBoxFuture", Work::Future),
@@ -54,8 +54,8 @@ const TYPES: [(&str, Work); 14] = [
     ("JoinSet", Work::Task),
 ];
 
-/// Types that contain values of the types in their parameters. Any name that ends with `Result`
-/// counts too.
+/// Types that contain values of their type parameters, such as `Option<T>`. Any other type whose
+/// name ends with `Result` counts too.
 const WRAPPERS: [&str; 11] = [
     "Option", "Pin", "Box", "Arc", "Rc", "Vec", "VecDeque", "HashMap", "BTreeMap", "Poll",
     "Response",

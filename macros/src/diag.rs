@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use proc_macro2::{Span, TokenStream};
 
-/// One error: the mistake, and the text to write instead.
+/// One error: the mistake, and advice on the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) what: String,
@@ -24,8 +24,8 @@ impl Message {
         self
     }
 
-    /// Adds "did you mean" with the name `close` if there is one. Adds the help `otherwise` if
-    /// there is none.
+    /// Adds the help "did you mean …?" with the name `close`. If `close` is `None`, adds the help
+    /// `otherwise`.
     pub(crate) fn suggest(self, close: Option<String>, otherwise: impl FnOnce() -> String) -> Self {
         match close {
             Some(close) => self.help(format!("did you mean {close}?")),

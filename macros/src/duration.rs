@@ -47,7 +47,8 @@ pub(crate) fn parse(text: &str) -> Result<u64, Message> {
     Ok(total)
 }
 
-/// Returns the milliseconds that the help of `message` suggests.
+/// Returns the milliseconds of the duration that the help of `message` suggests, such as the `48h`
+/// of `did you mean "48h"?`.
 pub(crate) fn suggested(message: &Message) -> Option<u64> {
     let help = message.help.as_deref()?;
     let (meant, _) = help.strip_prefix("did you mean \"")?.split_once('"')?;
@@ -126,7 +127,8 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     })
 }
 
-/// Returns the attribute's spelling of a unit that other tools spell in another way.
+/// Returns the attribute's spelling of a unit in the spelling of another tool, such as `s` for
+/// `sec`.
 fn familiar(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",

@@ -1,15 +1,15 @@
 //! Names that other lock libraries use for the options of this attribute, and for features that
-//! need no option here.
+//! need no option here. The error for such a name suggests what to write instead.
 
 /// The most likely meaning of an unknown name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// An option of this attribute.
     Option(&'static str),
-    /// Several options, because the name has different meanings in different libraries; and the
-    /// advice on the choice.
+    /// Several options, and advice on the choice between them. The name has different meanings in
+    /// different libraries.
     Options(&'static [&'static str], &'static str),
-    /// Not an option, with advice on what to do instead.
+    /// Advice on what to do instead, because no option has this meaning.
     Advice(&'static str),
 }
 

@@ -1,5 +1,5 @@
-//! Turns the checked spec into tokens. No step can fail here. Decisions that the runtime can make
-//! are left to the runtime.
+//! Turns the checked spec into the tokens of the new function. No step can fail here. Decisions
+//! that the library can make when the program runs are left to the library.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -39,9 +39,9 @@ use crate::tokens::{self, here};
 //         }
 //     }
 //
-// No lint may fire on this code, and the code must not set a lint level: `#[allow(…)]` of a lint
-// that the crate forbids is an error. Lints skip code with the span of a macro. But the user's own
-// names keep the user's spans, so each statement with such a name has a form that no lint covers.
+// No lint may fire on the output, and the output must not set a lint level: `#[allow(…)]` of a lint
+// that the user's crate forbids is an error. Lints skip code with the span of a macro. But the
+// user's names keep their spans, so a statement with such a name has a form that no lint covers.
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(spec);
     let call = call(spec);
@@ -98,7 +98,7 @@ fn call(spec: &LockSpec) -> TokenStream {
     call
 }
 
-/// Returns the calls for the options with a length of time, such as `.watchdog()` and `.wait(…)`.
+/// Returns the method calls for the options with a length of time, such as `.wait(…)`.
 fn lengths(spec: &LockSpec) -> TokenStream {
     let mut calls = TokenStream::new();
     match &spec.watchdog {
@@ -175,8 +175,9 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
-/// Returns the names of all arguments if the key's expression uses none of them. The runtime then
-/// refuses a key with a placeholder such as `<id>` for one of these names.
+/// Returns the names of all arguments if the key's expression uses no argument other than `self`.
+/// A constant `"order:<id>"` in such an expression is a mistake: it would be one lock for all
+/// orders. So the library refuses a key with a placeholder for one of these names.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();
     let names = spec.target.names();
@@ -244,8 +245,8 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
             __leasehold::key_part(&mut __leasehold_key, #name, #value);
         },
         // If the user writes a method as a field (`<items.len>`), rustc suggests to insert `()`
-        // behind the string literal, which is wrong. rustc omits this suggestion on the left side
-        // of an assignment.
+        // behind the string literal of the key, which is wrong. On the left side of an assignment,
+        // rustc omits this suggestion.
         Some(Member::Field(_)) => quote_spanned! {here()=>
             *__leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint) = ();
         },
@@ -255,9 +256,9 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
     }
 }
 
-/// Returns a reference such as `&order.user_id`. rustc shows an error about a bare `<order>` at the
-/// argument, because it concerns the argument's type. It shows an error about `<order.user_id>` at
-/// the key.
+/// Returns a reference to the value of a placeholder, such as `&order.user_id`. Its span decides
+/// where rustc shows an error: for a bare `<order>` at the argument, whose type is wrong, and for
+/// `<order.user_id>` at the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
     if placeholder.is_constant() {
         return constant(placeholder, literal);
@@ -314,7 +315,7 @@ fn body(spec: &LockSpec) -> TokenStream {
     let captures = captures(spec);
     let user = user_block(spec);
     // The span of the user's `async` lets rustc report which argument was "used after move".
-    // Without `async`, the body is a closure, so that it cannot await anything.
+    // If the function is not async, the body is a closure, so that it cannot await anything.
     let mut inside = Group::new(
         Delimiter::Brace,
         quote_spanned!(here()=> #edge #(#captures)* #user),
@@ -334,8 +335,8 @@ fn body(spec: &LockSpec) -> TokenStream {
     }
 }
 
-/// Specifies the return type of the async block or closure, so that types are inferred for `?` and
-/// `into()` in the body as in the original function.
+/// Returns a statement that fixes the return type of the body's async block or closure. The types
+/// of `?` and `into()` in the body are then inferred as in the original function.
 fn edge(returns: &Returns) -> TokenStream {
     match returns {
         Returns::Never(_) => TokenStream::new(),
@@ -349,8 +350,9 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves whole arguments into the body, so that they are dropped before the release of the lock.
-/// Otherwise the body might capture only a field of an argument.
+/// Returns statements that move whole arguments into the body, so that these are dropped before
+/// the release of the lock. Otherwise the body might capture only a field of an argument, and the
+/// rest would be dropped after the release.
 ///
 /// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
 /// not mention any other argument, so that rustc reports it as unused.
@@ -393,8 +395,8 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
 }
 
 /// Returns the body in the braces that the user wrote. The edition of the braces decides when the
-/// temporaries of the last expression are dropped. With generated braces, this time would change in
-/// a crate of another edition.
+/// temporaries of the last expression are dropped. Generated braces would have the edition of this
+/// crate, which may differ from that of the user's crate.
 ///
 /// rustc warns about superfluous braces around a single expression, but not about those of a block
 /// with an attribute. So the block gets `#[deny()]`, which has no other effect.
@@ -403,9 +405,9 @@ fn user_block(spec: &LockSpec) -> TokenStream {
     quote_spanned!(here()=> #[deny()] #body)
 }
 
-/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
-/// the generated code calls `From` for this parameter. If its `From` bound is missing, rustc can
-/// then suggest the bound.
+/// Returns the function's result for the error `__leasehold_error`. If the function's error type is
+/// a type parameter, the generated code calls `From` for this parameter directly. If the parameter
+/// has no `From` bound, rustc can then suggest the bound.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>

@@ -1,6 +1,6 @@
-//! Placeholders in the style of other tools, here called foreign. In a key they would be literal
-//! text, so all calls would share one lock. So each one is an error, which names the placeholder to
-//! write instead.
+//! Placeholders in the style of other tools, such as `${id}`, here called foreign. In a key they
+//! would be literal text, so all calls would share one lock. So each one is an error, which names
+//! the placeholder to write instead.
 
 use crate::diag::{Message, closest};
 use crate::printf;
@@ -29,7 +29,7 @@ impl Names<'_> {
         self.arguments.iter().any(|name| *name != "self")
     }
 
-    /// Returns the advice for a placeholder without a name.
+    /// Returns the advice for a placeholder without a name, such as `{}` or `%s`.
     fn example(&self) -> String {
         match self.arguments.iter().find(|name| **name != "self") {
             Some(name) => format!("to insert an argument write its name: `<{name}>`"),
@@ -43,7 +43,7 @@ impl Names<'_> {
     }
 }
 
-/// Literal text of a key.
+/// A piece of the literal text of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     pub(crate) text: &'a str,
@@ -135,7 +135,7 @@ impl Place<'_> {
     fn sigil(&self, names: &Names<'_>) -> Found {
         let sigil = self.rest.chars().next().filter(|c| SIGILS.contains(c))?;
         let after = &self.rest[sigil.len_utf8()..];
-        // A colon after a word or a placeholder separates two parts of the key.
+        // After a word or a placeholder, a colon is not a sigil: it separates parts of the key.
         let separates = match self.before {
             None => self.continues,
             Some(before) => is_word(before) || matches!(before, ')' | ']' | '}' | '>'),
@@ -164,7 +164,7 @@ impl Place<'_> {
         Some((written.len(), nameless(written, names)))
     }
 
-    /// Reads a `?` that is a whole part of the key.
+    /// Reads a `?` that is a whole part of the key, as in `order:?`.
     fn question_mark(&self, names: &Names<'_>) -> Found {
         let alone = self.rest.starts_with('?')
             && !self.rest[1..].starts_with(is_word)
@@ -254,7 +254,7 @@ fn escaped(path: &str, root: &str) -> Message {
     ))
 }
 
-/// Returns the error for a placeholder without a name.
+/// Returns the error for a placeholder without a name, such as `{}` or `%s`.
 fn nameless(written: &str, names: &Names<'_>) -> Message {
     Message::new(format!(
         "`{written}` in a key is literal text: nothing fills it"

@@ -3,7 +3,7 @@
 use crate::option::KeyArg;
 use crate::template::{Piece, Template};
 
-/// The label of a key that is an expression. The runtime uses the same word.
+/// The label of a key that is an expression. The crate `leasehold` uses the same word.
 const OTHER: &str = "other";
 
 // Input:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tokens ─▶ args, target ─▶ check ─▶ expand ─▶ tokens
-//!              └─ diag: every error at once, after the original function
+//!              └─ diag: all errors together, emitted after the original function
 //! ```
 
 mod args;
@@ -39,7 +39,8 @@ mod snapshots;
 
 use proc_macro::TokenStream;
 
-// The documentation's examples need leasehold, so the crate `leasehold-tests` runs them.
+// The examples in `attribute.md` need the crate `leasehold`. So the doc tests of this crate leave
+// them out, and the crate `leasehold-tests` runs them.
 #[cfg_attr(not(doctest), doc = include_str!("attribute.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {

@@ -1,5 +1,6 @@
 //! Detects copies of the attribute on generated mocks. The `#[automock]` of the crate `mockall`
-//! copies the attributes of a method to the items that it generates.
+//! copies the attributes of a method to the items that it generates. Such a copy is an error,
+//! because a mock takes no locks.
 
 use proc_macro2::{TokenStream, TokenTree};
 

@@ -23,7 +23,7 @@ pub(crate) enum Length {
 /// Interval between renewals of the lease.
 #[derive(Clone)]
 pub(crate) enum Watchdog {
-    /// `watchdog` without a value: the runtime chooses the interval.
+    /// `watchdog` without a value: the library chooses the interval.
     Flag,
     Every(Length),
 }

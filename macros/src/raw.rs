@@ -16,8 +16,8 @@ pub(crate) struct RawOption {
 
 impl RawOption {
     /// Reads one option and the comma after it. Reports and skips tokens that are not an option, so
-    /// that the following options are still read. The returned error is the name that the option
-    /// was probably meant to have.
+    /// that the following options are still read. The returned error is the name of the option that
+    /// the user probably meant.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);
@@ -163,7 +163,8 @@ pub(crate) fn peel(value: Expr) -> Expr {
     }
 }
 
-/// Returns the option that a value without a name was probably meant for, and the error.
+/// Handles a value without a name, such as `"order:<id>"`. Returns the name of the option that the
+/// user probably meant, and the error.
 fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
     let what = "an option must have a name";
     let ahead = input.fork();

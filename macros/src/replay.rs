@@ -3,8 +3,8 @@
 use crate::args::Args;
 use crate::diag::{Diagnostics, Message};
 
-/// Refuses options that contradict `replay`. A kept result belongs to one key, and to one holder of
-/// an exclusive lock. Also refuses `replay` if the cargo feature `replay` is off.
+/// Refuses options that contradict `replay`, because a kept result belongs to one key and to one
+/// holder of an exclusive lock. Also refuses `replay` if the cargo feature `replay` is off.
 pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     let Some(replay) = args.name_of("replay") else {
         return;

@@ -1,4 +1,4 @@
-//! Generates the code through which the call runs its body.
+//! Generates the library call that runs the body.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -6,9 +6,9 @@ use quote::quote_spanned;
 use crate::check::LockSpec;
 use crate::tokens::here;
 
-/// Returns the code that runs the body. An async body stays in the caller's frame, and the runtime
-/// gets only a reference to it. A detached body, and the closure of a function that is not async,
-/// are moved into the call.
+/// Returns the code that runs the body. An async body stays a variable of the annotated function,
+/// and the library's call gets only a reference to it. Two kinds of body are moved into this call:
+/// a detached body, and a body that is not async, which is wrapped in a closure.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // Some options require that the body or its result implements a trait. With the option's span,
     // rustc reports a missing trait at the option.

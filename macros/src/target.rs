@@ -24,12 +24,13 @@ pub(crate) struct Target {
     pub(crate) body: Group,
     /// Span of the user's `async`, or of `fn` if the function is not async.
     pub(crate) async_span: Span,
-    /// True if the function is not async. Its call then parks the thread.
+    /// True if the function is not async. A call of the function then parks the caller's thread.
     pub(crate) blocks: bool,
     /// Names that the parameters bind for the body.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
-    /// Part of the return type whose work begins or continues after the release of the lock.
+    /// Part of the return type, such as a stream, whose work begins or continues after the release
+    /// of the lock.
     pub(crate) deferred: Option<Deferred>,
     /// True if the body's value is the value of a function or an `async` block. False under
     /// `#[async_trait]`, where a `let` statement binds the value.

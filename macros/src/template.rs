@@ -38,8 +38,8 @@ pub(crate) enum Member {
 }
 
 impl Template {
-    /// Parses a template. `names` checks later if the function has the arguments that the
-    /// placeholders name.
+    /// Parses a template. Later, the module `names` checks if the function has the arguments that
+    /// the placeholders name.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<Message>> {
         let mut reader = Reader::default();
         reader.read(text);
@@ -352,7 +352,7 @@ fn is_path(text: &str) -> bool {
         && syn::parse_str::<syn::Path>(text).is_ok()
 }
 
-/// True if `text` is an identifier (or a keyword, which `names` refuses later).
+/// True if `text` is an identifier (or a keyword, which the module `names` refuses later).
 pub(crate) fn is_name(text: &str) -> bool {
     let name = text.strip_prefix("r#").unwrap_or(text);
     let mut chars = name.chars();

@@ -1,6 +1,7 @@
-//! Adds a use of each argument to a function whose attribute has an error. Without the generated
-//! code, some arguments are unused. The user did not cause this, so rustc must not warn about
-//! unused arguments. An `#[allow]` would itself be an error in a crate that forbids the lint.
+//! Adds a use of each argument to a function whose attribute has an error. Such a function is
+//! emitted without the code for the lock. If only the key uses an argument, rustc would then warn
+//! that the argument is unused, which would mislead the user. An `#[allow]` would itself be an
+//! error in a crate that forbids the lint.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote_spanned;

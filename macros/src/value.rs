@@ -15,7 +15,7 @@ const MIN_TTL: u64 = 100;
 const MAX_TTL: u64 = 24 * 3_600_000;
 const MAX_REPLAY: u64 = 30 * 24 * 3_600_000;
 
-/// Maximum number of keys in one call. The runtime has the same limit.
+/// Maximum number of keys in one call. The crate `leasehold` has the same limit.
 const MAX_KEYS: usize = 16;
 
 /// Parses a template, an expression, or an array of templates and expressions.

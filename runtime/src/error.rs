@@ -12,10 +12,11 @@ use crate::plain::Plain;
 
 /// The error of a call that did not get its lock, or lost it.
 ///
-/// Every message includes the action to take. No message contains a password or a lock's token.
-/// `Display` shows the key, so use it only for logs, and [`public_message`](Self::public_message)
-/// for clients. `Display` escapes control characters in keys, owners and texts of servers, so that
-/// they cannot manipulate a log or a terminal.
+/// Most messages include the action to take. That of [`ShuttingDown`](Self::ShuttingDown) does not,
+/// and that of [`Unavailable`](Self::Unavailable) only if the store's error does. No message
+/// contains a password or a lock's token. `Display` shows the key, so use it only for logs, and
+/// [`public_message`](Self::public_message) for clients. `Display` escapes control characters in
+/// keys, owners and texts of servers, so that they cannot manipulate a log or a terminal.
 ///
 /// Each error can be constructed, so that a program can test its own error handling:
 ///
@@ -41,7 +42,8 @@ use crate::plain::Plain;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another call holds the lock, and this call does not queue (`wait` is zero).
+    /// The lock is not free, and this call does not queue (`wait` is zero). Usually, another call
+    /// holds the lock. After that call, `cooldown` or `min_hold` may still keep it.
     #[error(
         "the lock `{}` is held{}{}; set `wait` to queue for it",
         Plain(key),
@@ -91,9 +93,9 @@ pub enum LockError {
         fence: Option<Fence>,
     },
 
-    /// The lock store did not answer in time, or answered that it cannot serve. The call holds no
-    /// lock. In the background, the engine removes anything that the request may have set on the
-    /// server.
+    /// The lock store cannot be reached, did not answer in time, or answered that it cannot serve.
+    /// The call holds no lock. In the background, the engine removes anything that the request may
+    /// have set on the server.
     #[error("the lock store is unavailable: {source}")]
     Unavailable {
         /// The error of the store.
@@ -132,7 +134,7 @@ pub enum LockError {
     QueueFull {
         /// The key without its namespace.
         key: String,
-        /// The pool's limit.
+        /// The pool's limit, [`max_waiters`](crate::Fairness::max_waiters).
         limit: usize,
         /// See [`LockError::retry_after`].
         retry_after: Option<Duration>,
@@ -159,7 +161,8 @@ pub enum LockError {
     )]
     NotInstalled,
 
-    /// The pool is shutting down and takes no new locks.
+    /// The pool is shutting down and takes no new locks. A shutdown also drops the running body of
+    /// [`lead`](crate::LockRequest::lead), which then returns this error.
     #[error("the lock pool is shutting down and takes no new locks")]
     ShuttingDown,
 
@@ -195,7 +198,8 @@ impl LockError {
     }
 
     /// Returns true if the lock service cannot serve now: [`Unavailable`](Self::Unavailable) or
-    /// [`ShuttingDown`](Self::ShuttingDown). The body did not run. An HTTP service answers 503.
+    /// [`ShuttingDown`](Self::ShuttingDown). The body did not run, except in
+    /// [`lead`](crate::LockRequest::lead), whose body may have begun. An HTTP service answers 503.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -236,8 +240,8 @@ impl LockError {
     ///
     /// - Each call site has a separate mean. A call site is an annotated function, or a call of
     ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, the mean of
-    ///   its call site is used, otherwise that of the refused call. The mean includes all locks
-    ///   that this pool has released. The last lock has a weight of one eighth.
+    ///   its call site is used, otherwise that of the refused call. The mean includes all locks of
+    ///   the call site that this pool has released. The last lock has a weight of one eighth.
     /// - The `cooldown` of the call site is added to the mean.
     /// - The estimate is at most the remaining time of the holder's lease, and at least 10 ms.
     /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its

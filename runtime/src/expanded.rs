@@ -1,5 +1,5 @@
-//! Functions and types for the code that the attribute generates. This module is not public API and
-//! changes without notice. The versions of the macro and of this crate are pinned to each other.
+//! Functions and types for the code that the attribute generates. This module is not public API. It
+//! can change in any version, because this crate requires exactly one version of the macro.
 
 use std::fmt::Display;
 
@@ -23,12 +23,13 @@ pub fn place(pool: &LockPool) -> (&str, &str) {
     (pool.store_name(), pool.namespace())
 }
 
-/// Names the holder of the requested lock after `site`. Used by the command `leasehold`.
+/// Names the function of `site` as the holder of the requested lock, for operators and logs. Used
+/// by the command `leasehold`.
 pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
     request.at(At::Function(site))
 }
 
-/// True if the holder was notified that `force_release` has taken its lock away. Used by the
+/// True if this process was notified that `force_release` has taken the lock away. Used by the
 /// command `leasehold`.
 pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
@@ -37,8 +38,8 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
 /// Serves as the last argument of functions with a bound such as `KeyPart<Hint>`, where `Hint` is
 /// the type of this argument.
 ///
-/// If a value does not meet the bound, rustc reports this error before it has inferred `Hint`. So
-/// rustc does not suggest adding `KeyPart`, which is not public API, to the user's signature.
+/// If a value does not meet the bound, rustc otherwise suggests adding `KeyPart`, which is not
+/// public API, to the user's signature. It makes no such suggestion before it has inferred `Hint`.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -66,9 +67,9 @@ pub trait WholeKey<Hint>: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
 
-/// Appends the value of the placeholder `<name>` to a key. For a field such as `<order.id>`, the
-/// expanded code is `*key_value(…) = ();`. Without the assignment, if `id` is a method, rustc would
-/// suggest inserting `()` in the wrong place.
+/// Appends the value of the placeholder `<name>` to a key. The returned reference allows the form
+/// `*key_value(…) = ();` for a field such as `<order.id>`. If `id` is a method, rustc suggests
+/// inserting `()` in the wrong place, but not on the left side of an assignment.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
     T: KeyPart<Hint> + ?Sized,
@@ -78,15 +79,15 @@ where
     Box::leak(Box::new(()))
 }
 
-/// Like [`key_value`], for a value whose type is a type parameter. The bound is `Display` itself,
-/// so rustc suggests it for this parameter.
+/// Like [`key_value`], for a value whose type is a type parameter. Requires `Display` itself, so
+/// that rustc suggests this bound if the type parameter in the user's signature lacks it.
 pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
-/// Mentions a whole argument, so that the expanded `async move` block captures it whole, and not
-/// only one of its fields. The expanded code is `*captured(&_id) = ();`, because Clippy accepts a
-/// name such as `_id` on the left side of an assignment.
+/// Borrows a whole argument, so that the expanded `async move` block captures it whole, and not
+/// only one of its fields. The expanded code is `*captured(&_id) = ();`, because Clippy accepts the
+/// use of a name such as `_id` only on the left side of an assignment.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
@@ -99,12 +100,12 @@ where
     Key::expression(value, arguments)
 }
 
-/// Creates a key from an argument whose type is a type parameter.
+/// Like [`key`], for an argument whose type is a type parameter. For the bound, see [`key_part`].
 pub fn generic_key<T: Display + ?Sized>(value: &T) -> Key {
     Key::expression(value, &[])
 }
 
-/// A return type that can carry a lock's error. An annotated function without `on_error` needs one.
+/// A return type that can carry a lock's error. A function without `on_error` needs such a type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",
     label = "taking the lock can fail, but this type cannot report it",
@@ -128,8 +129,8 @@ pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R 
     handler(error)
 }
 
-/// Calls `handler` with the error, in the expansion of a function that returns `!`. `R` is `!`,
-/// which stable Rust allows only as a return type.
+/// Calls `handler` with the error of an annotated function that returns `!`. `R` stands for `!`,
+/// because stable Rust allows `!` only as a return type, and not in the types of these parameters.
 pub fn never<R>(ended: Result<R, LockError>, handler: impl FnOnce(LockError) -> R) -> R {
     ended.unwrap_or_else(handler)
 }

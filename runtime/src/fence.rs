@@ -4,12 +4,13 @@ use std::fmt;
 
 /// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
-/// So the fence of an exclusive holder is unique. A nested call that is `reentrant` has the fence
-/// of the call that took the lock.
+/// So the fence of an exclusive holder is unique. A nested `reentrant` call has the fence of the
+/// call that took the lock.
 ///
-/// A lease can end while its holder is asleep, which no lock service can prevent. Let the resource
-/// refuse the late writer: store the fence with the row, and write only where the stored fence is
-/// not greater.
+/// A lease can end while its holder is asleep, which no lock service can prevent. The holder then
+/// wakes up and writes, although the next holder already has the lock. Let the resource refuse such
+/// a late writer: store the fence with the row, and write only where the stored fence is not
+/// greater.
 ///
 /// ```sql
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
@@ -52,7 +53,6 @@ impl Fence {
         Self(number)
     }
 
-    /// Returns the next fence.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -66,8 +66,8 @@ impl Fence {
         self.0
     }
 
-    /// Returns the number for a signed column (`BIGINT`). Every fence from a store fits. A greater
-    /// number that the program has made itself becomes `i64::MAX`.
+    /// Returns the number for a signed column (`BIGINT`). Every fence from a store fits. If the
+    /// program itself has created a fence above `i64::MAX`, the number is `i64::MAX`.
     ///
     /// ```
     /// let column: i64 = leasehold::Fence::from(7).as_i64();

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | choose options, keys and features | [`attribute`], [`durations`] |
 //! | handle errors, answer clients | [`errors`], [`frameworks`] |
-//! | give a second click the first result | [`replay`] |
+//! | return the first call's result to a second click | [`replay`] |
 //! | copy a service | [`recipes`] |
 //! | test code that locks | [`testing`] |
 //! | choose a store | [`stores`]: [`redis`], [`sentinel`], [`cluster`], [`redlock`], [`postgres`], [`etcd`], [`zookeeper`] |
-//! | start before the store; readiness; passwords that change | [`connecting`] |
+//! | start a service before its store; readiness; changing passwords | [`connecting`] |
 //! | go to production | [`production`], [`platforms`], [`monitoring`] |
 //! | see who holds a lock, and take it away | [`seeing`], [`command`] |
 //! | find the cause of an error | [`troubleshooting`] |
@@ -37,11 +37,11 @@
 //! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
 //! | `tests/harness.md` | how the fault harness tests the promises, and how it is tested itself |
 
-// Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other
-// addresses. So `links.md` comes before each page and defines the same labels, and the first
-// definition of a label counts. `pictures.md` does the same for pictures. It contains the pictures
-// themselves, because rustdoc copies no files. `tests/tests/docs/rendered.rs` compares all
-// definitions.
+// Each page ends with link definitions. Their addresses are relative to the page's file, so they
+// are wrong in rustdoc. `links.md` defines the same labels with the addresses in rustdoc. It comes
+// before each page, because the first definition of a label counts. `pictures.md` does the same for
+// pictures. It contains the pictures themselves, because rustdoc copies no files.
+// `tests/tests/docs/rendered.rs` compares both files with the pages.
 macro_rules! pages {
     ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(
@@ -75,13 +75,14 @@ pages! {
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
-    // The code on this page needs the web frameworks, so the package of the tests compiles it.
+    // The code on this page needs the web frameworks. So it is compiled as a doctest of the package
+    // in `tests/`, which depends on them.
     #[cfg(not(doctest))]
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // The code on this page needs the web frameworks and the feature `replay`, so the package of
-    // the tests compiles it.
+    // The code on this page needs the web frameworks and the feature `replay`. So it is compiled as
+    // a doctest of the package in `tests/`, like `frameworks`.
     #[cfg(not(doctest))]
     replay: "replay.md",
     promises: "reliability/promises.md",

@@ -8,11 +8,12 @@ use crate::error::LockError;
 /// Maximum length of a key without the namespace, in bytes.
 pub(crate) const MAX_LEN: usize = 512;
 
-/// The reserved word in leasehold's own keys. The encoding of values never produces it.
+/// The reserved word in leasehold's own keys, such as those of queues and fences. The encoding of
+/// values never produces the word, because it encodes `%`.
 ///
-/// Each of these keys is `namespace:%leasehold:…`. In a cluster, if the namespace has a brace, the
-/// hash tag comes first: `{tag}:namespace:%leasehold:…`. So no namespace may contain the word, and
-/// no key may have it as a part.
+/// Each of these keys is `namespace:%leasehold:…`. In a Redis Cluster, if the namespace has a
+/// brace, the hash tag comes first: `{tag}:namespace:%leasehold:…`. So no namespace may contain the
+/// word, and no lock's key may begin with it or have it between two colons.
 pub(crate) const RESERVED: &str = "%leasehold";
 
 /// Maximum length of a namespace, in bytes.
@@ -70,7 +71,7 @@ impl Key {
     /// Creates a key from an expression, whose text is not changed. If the text contains a
     /// placeholder such as `<id>` for one of `arguments`, the key is invalid, because nothing fills
     /// the placeholder. `arguments` has the names of the function's arguments. It is empty if the
-    /// expression uses one of them, because then the text depends on the call.
+    /// expression uses one of them except `self`, because then the text depends on the call.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -347,7 +348,8 @@ mod tests {
         }
     }
 
-    /// Fails if literal text and a value can together form the reserved word.
+    /// Fails if a key is accepted in which literal text and a value together form the reserved
+    /// word. Also fails if a value is refused that has the word itself, whose `%` is encoded.
     #[test]
     fn the_reserved_word_is_checked_in_the_final_key() {
         let mut key = Key::new();

@@ -81,7 +81,8 @@ impl Brand {
             assert!(installed.exists(), "{}", self.advice());
             let runs = fs::Permissions::from_mode(0o755);
             fs::set_permissions(&installed, runs).expect("it is ours");
-            // The rename fails if another process has installed the program first.
+            // An error is ignored: the rename fails if another process has installed the program
+            // first.
             let _ = fs::rename(&half, &folder);
             let _ = fs::remove_dir_all(&half);
         }

@@ -10,7 +10,8 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Microseconds since the machine started. Timestamps of different processes can be compared.
+/// Returns the microseconds since the machine started. Timestamps of different processes can be
+/// compared.
 pub fn now() -> u64 {
     let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -13,8 +13,8 @@ impl Folder {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// Makes a folder on a disk, for a server that must write to a disk. The default directory for
-    /// temporary files may be in memory.
+    /// Makes a folder on a disk, for a server that must write to a disk. The folder is in
+    /// `/var/tmp` if possible, because the default directory for temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {
@@ -24,8 +24,8 @@ impl Folder {
         }
     }
 
-    /// Makes a folder in memory if the system has `/dev/shm`. A server that writes each request to
-    /// disk should use it: on a busy disk, some requests would take a second.
+    /// Makes a folder in memory if the system has `/dev/shm`. It is for servers that write each
+    /// request to a file, because a busy disk would delay some requests by a second.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() {

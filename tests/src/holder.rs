@@ -47,7 +47,7 @@ impl Holder {
     ///
     /// # Panics
     ///
-    /// Panics if the lease was lost.
+    /// Panics if the call fails, for example because the lease was lost.
     pub async fn leave(self, what: &str) {
         let sent = self.leave.send(());
         let ended = self.task.await.expect("no panic");

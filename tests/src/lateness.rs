@@ -15,7 +15,7 @@ const KEPT: usize = 100_000;
 struct Seen {
     /// Time at which the watching thread last ran, in nanoseconds.
     last: u64,
-    /// The time and the length of each recorded delay, in nanoseconds.
+    /// For each recorded delay, the time of its end and its length, in nanoseconds.
     delays: VecDeque<(u64, u64)>,
 }
 
@@ -42,7 +42,7 @@ pub fn start() {
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // The thread may be late at this moment, and such a delay is not recorded yet.
+    // The thread may be late at this moment. Such a delay is not recorded yet, but counts, too.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
@@ -67,9 +67,9 @@ impl Excuse {
         worst_since(self.from)
     }
 
-    /// Four times the longest delay since the start. A call is a chain of threads that wake each
-    /// other, including the server's, and each wake-up may be as late as the longest delay. On an
-    /// idle machine the result is almost zero.
+    /// Four times the longest delay since the start. In a call, threads of the client and the
+    /// server wake each other in turn, and each may wake as late as the longest delay. On an idle
+    /// machine the result is almost zero.
     pub fn so_far(self) -> Duration {
         self.longest() * 4
     }

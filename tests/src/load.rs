@@ -115,8 +115,9 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// Number of pairs of sections that overlap, or whose fences are in the wrong order.
-    /// Asynchronous replication allows such pairs. `what` is printed with the counts.
+    /// Number of pairs of sections that overlap, or whose fences are in the wrong order because
+    /// their grants crossed (`grants_crossed`). A fail-over with asynchronous replication may cause
+    /// such pairs. `what` is printed with the counts.
     ///
     /// # Panics
     ///
@@ -146,8 +147,9 @@ impl Ended {
     }
 }
 
-/// True if two masters, each with separate fences, may have granted these leases. The later body
-/// then has the smaller fence, and its lease was requested before the earlier body ended.
+/// True if two masters, which count their fences separately, may have granted these leases. The
+/// later body then has the smaller fence, and its lease was requested before the earlier body
+/// ended.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

@@ -64,8 +64,8 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process (SIGSTOP), and waits until it has stopped. On a busy machine the threads
-    /// of the process may continue for some milliseconds after the signal.
+    /// Sends SIGSTOP, and waits until the process has stopped: on a busy machine, its threads may
+    /// continue for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         // For an ended process, `waitid` returns an error instead of reporting a stop. The error

@@ -5,12 +5,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Returns the interpreter from `LEASEHOLD_TEST_PYTHON`. Without this variable, returns the
-/// interpreter of a virtual environment under `target`. The first call creates this environment.
+/// interpreter of a virtual environment under `target`. The first call creates this environment if
+/// it does not exist yet.
 ///
 /// # Panics
 ///
-/// Panics if the interpreter or its package is missing and cannot be installed. The message
-/// explains what to do.
+/// Panics if the interpreter from the variable is missing or has no package `redis`, or if the
+/// environment cannot be created. The message explains what to do.
 pub fn interpreter(target: &Path) -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| match std::env::var_os("LEASEHOLD_TEST_PYTHON") {

@@ -1,5 +1,6 @@
-//! Several independent Redis servers, the nodes of a `redlock://` store. A newly started node does
-//! not vote until it has run for longer than the longest ttl.
+//! Several independent Redis servers, the nodes of a `redlock://` store. A newly started node may
+//! have forgotten locks that it granted earlier. So its vote counts only after the node has run for
+//! longer than the longest ttl.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -35,7 +36,8 @@ impl Quorum {
     }
 
     /// Starts `count` servers that vote at once on locks of any ttl. After the start, their clocks
-    /// are set forward, so the servers report an uptime of more than one day, the longest ttl.
+    /// are set forward, so the servers report an uptime of more than one day, the largest allowed
+    /// ttl.
     ///
     /// # Panics
     ///
@@ -141,8 +143,8 @@ pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     keys.filter(|key| !key.starts_with("lock:%")).collect()
 }
 
-/// A probe for keys with one prefix on all nodes of a quorum. It reports what most nodes have, and
-/// can act as another holder.
+/// A probe for keys with one prefix on all nodes of a quorum. For the probe, a lock is held if most
+/// nodes have its key. The probe can act as another holder.
 #[derive(Debug)]
 pub struct QuorumProbe {
     nodes: Vec<RedisProbe>,

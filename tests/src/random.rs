@@ -1,5 +1,5 @@
-//! Repeatable random schedules. Every test prints its seed. To repeat a schedule, set
-//! `LEASEHOLD_TEST_SEED` to the printed seed.
+//! Repeatable random schedules. Each test with such a schedule prints its seed. To repeat the
+//! schedule, set `LEASEHOLD_TEST_SEED` to the printed seed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,8 @@
 //! An oracle for one test. Every body reports when it enters and leaves, and the oracle detects
 //! bodies that overlap.
 //!
-//! The oracle does not use the lock store. All timestamps are from [`clock::now`], a clock that all
-//! processes share.
+//! The oracle does not use the lock store. All timestamps are microseconds of [`clock::now`], a
+//! clock that all processes share.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -109,8 +109,8 @@ impl RedisProbe {
     }
 
     /// The value that a holder wrote to `key`, or `None` if there is no holder. A value that ends
-    /// with `:claim` is not a holder's value. It reserves the lock for the next process in the
-    /// queue.
+    /// with `:claim` only reserves the lock for the next process in the queue, and is not a
+    /// holder's value.
     ///
     /// # Panics
     ///
@@ -185,7 +185,7 @@ impl RedisProbe {
     }
 }
 
-/// The value of a lock key: `token:fence:reserve:process:owner`.
+/// The value of a lock key: `token:fence:reserve:process:owner`. Tests read only three parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
     /// 32 hexadecimal digits, new for each acquisition.

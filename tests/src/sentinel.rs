@@ -18,13 +18,13 @@ use crate::wait;
 /// The Sentinels' name for the master.
 pub const MASTER: &str = "shop";
 
-/// Time limit for a change in which several processes must find each other. It is long, because a
+/// Time limit for steps that depend on the Sentinels, such as a fail-over. It is long, because a
 /// busy machine may delay a Sentinel by two seconds. The Sentinel then does nothing for thirty
 /// seconds (its `TILT` mode).
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Silence after which a master counts as down, in milliseconds. It is long enough that a delay on
-/// a busy machine does not cause a fail-over.
+/// Silence after which a Sentinel considers a master down, in milliseconds. It is long enough that
+/// a short delay on a busy machine does not cause a fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// Configuration of the servers and the Sentinels.
@@ -238,7 +238,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Starts a deployment without options.
+    /// Starts a deployment without passwords or TLS.
     pub fn start() -> Self {
         Setup::new().start()
     }

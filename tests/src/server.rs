@@ -21,7 +21,7 @@ use crate::wait;
 const START: Duration = Duration::from_secs(60);
 /// The first port for test servers. Test ports are below the range from which the system chooses
 /// ports for outgoing connections. Otherwise an outgoing connection could occupy the port of a
-/// server that restarts. A client of this server could even connect to itself.
+/// server that restarts. A client could even get this port as its own, and connect to itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -102,8 +102,8 @@ impl ServerOptions {
         options
     }
 
-    /// Makes the server a node that may join a cluster. Returns the port on which it listens for
-    /// the other nodes.
+    /// Makes the server a node that may join a cluster. Also returns the port on which this node
+    /// listens for the other nodes.
     pub fn cluster_node(self) -> (Self, u16) {
         let bus = free_port();
         let options = self
@@ -134,7 +134,7 @@ impl ServerOptions {
     }
 
     /// Runs `redis-server` and waits for its first answer. Returns `None` if the process ends
-    /// before, usually because another process has taken the port.
+    /// before this answer, usually because another process has taken the port.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
         let program = self.program.as_ref().map(OsString::from);

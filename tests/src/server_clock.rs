@@ -69,7 +69,7 @@ impl Default for ServerClock {
 /// Removes the files that `libfaketime` made for a killed process.
 pub(crate) fn clean_up(process: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
-        // Some versions of the library leave no files.
+        // An error is ignored, because some versions of the library leave no files.
         let _ = fs::remove_file(format!("/dev/shm/{name}_{process}"));
     }
 }

@@ -52,8 +52,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// The server's address for clients.
     fn address(&self) -> SocketAddr;
 
-    /// Connects a probe for the locks that are under `prefix` and whose keys begin with
-    /// `namespace`.
+    /// Connects a probe for the locks under `prefix`. The probe adds `namespace` to the beginning
+    /// of each key.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
     /// True if this server considers itself the leader of its cluster. If a leader is replaced
@@ -83,8 +83,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Kills the server if it runs, and starts it again without waiting for its first answer.
-    /// Members that were killed together answer only when most of them run again.
+    /// Kills the server if it runs, and starts it again without waiting for its first answer. This
+    /// is for members that were killed together, because none answers before most run again.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();
@@ -149,7 +149,8 @@ pub trait SessionProbe: Probe {
     /// The paths of all nodes of locks, without the nodes that represent sessions.
     fn left(&self) -> Vec<String>;
 
-    /// The paths of revocations. A revocation asks a session to give a node back.
+    /// The paths of revocations: nodes with which a process asks another session to remove its node
+    /// from a lock's directory.
     fn revocations(&self) -> Vec<String>;
 
     /// The path of the node that represents a session.

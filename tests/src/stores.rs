@@ -33,8 +33,8 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts of stores in use, each as the name of the store and the name of the test. No two tests
-/// may share a part.
+/// The parts of stores (see [`Store`]) in use, each as the name of the store and the name of the
+/// test. No two tests may share a part.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 /// Records the part of the store that a test uses. Fails if another test with the same name uses
@@ -46,7 +46,8 @@ fn has_its_own_part(store: &str, test: &str) {
     assert!(is_new, "another test is called `{test}` as well");
 }
 
-/// A lock store, with a separate part for one test.
+/// A lock store, and the part of it that only one test uses: a namespace, a database, or a name of
+/// `memory://`.
 pub struct Store {
     /// The URL of the store for a pool.
     pub url: String,

@@ -104,9 +104,9 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     }
 }
 
-/// Repeats a call with a short ttl, for at most half a minute, until its body has run within the
-/// lease. On a busy machine, the lease may end before the body begins (`Lost`). The next attempts
-/// may then find the key still locked (`Contended`), and are repeated, too.
+/// Repeats a call with a short ttl, for at most half a minute, until its body begins in time. On a
+/// busy machine, the lease may end before the body begins (`Lost`). The next attempts may then find
+/// the key still locked (`Contended`), and are repeated, too.
 ///
 /// # Errors
 ///

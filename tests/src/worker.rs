@@ -84,9 +84,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// Time at which this poll of the call began, before the gate checked the deadline; 0 in a
-        /// `Lead` job. Tests compare this time with the deadline, because a process stopped during
-        /// a poll finishes the poll after it resumes.
+        /// Time at which this poll of the call began, before the call checked the deadline; 0 in a
+        /// `Lead` job. Tests compare this time with the deadline, instead of `at`. If the process
+        /// is stopped after the check, the poll reaches the body only after the process resumes.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,

@@ -401,8 +401,9 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// A mistake of the program is answered with status 500, without a reason. Fails if the mistake is
-/// not logged. Also fails if a call refused because of contention is logged as a mistake.
+/// The axum response for a mistake of the program has status 500 and hides the reason. Fails if the
+/// mistake is not logged. Also fails if a call refused because of contention is logged as a
+/// mistake.
 #[tokio::test]
 async fn a_program_error_hidden_from_the_client_is_logged() {
     let _scene = Scene::new().await;

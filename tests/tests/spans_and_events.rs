@@ -40,8 +40,8 @@ struct Recorded {
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The methods ("hooks") of the subscriber that panic in the test. The number is that of the calls
-/// before the panic.
+/// The methods ("hooks") of the subscriber that panic in the test. Each number counts the calls of
+/// the method before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),

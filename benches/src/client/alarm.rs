@@ -34,14 +34,15 @@ impl Alarm {
         Ok(Self(timer))
     }
 
-    /// Waits until `stamp`. Returns at once if it has passed.
+    /// Waits until `clock::now` reaches `stamp`. Returns at once if this time has passed.
     pub(super) async fn until(&self, stamp: u64) -> io::Result<()> {
         while clock::now() < stamp {
             let once = Itimerspec {
                 it_interval: timespec(0),
                 it_value: timespec(stamp),
             };
-            // Setting the timer also clears an earlier expiry, so no read of the timer is needed.
+            // An expired timer stays readable until it is read or set. It is set before each wait,
+            // so it need not be read.
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             self.0.readable().await?.clear_ready();
         }
@@ -54,7 +55,7 @@ fn timespec(stamp: u64) -> Timespec {
     Timespec::try_from(std::time::Duration::from_nanos(stamp)).unwrap_or_default()
 }
 
-/// A timer for systems other than Linux, which uses tokio's timer.
+/// The alarm on systems other than Linux. It uses tokio's timer, in whole milliseconds.
 #[cfg(not(target_os = "linux"))]
 pub(super) struct Alarm;
 

@@ -1,4 +1,5 @@
-//! A bystander: a task without locks that shares the runtime with the tasks that take locks.
+//! A bystander: a task without locks that shares the runtime with the tasks that take locks. If
+//! those tasks keep the runtime's threads busy, the bystander wakes up late.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::contestants::Fault;
 const SLEEP: Duration = Duration::from_millis(1);
 
 /// Measures the lateness of each wake-up of the bystander, in nanoseconds. The bystander first
-/// sleeps until `from`, and then for `SLEEP` again and again until `to`. If the runtime does not
-/// poll the bystander before `to`, it sleeps only once.
+/// sleeps until `from`, and then for `SLEEP` again and again until `to`. If the bystander's first
+/// sleep ends only after `to`, no further wake-up is measured.
 pub(super) async fn lateness(from: u64, to: u64) -> Result<Histogram<u64>, Fault> {
     let alarm = Alarm::new()?;
     let mut late = histogram()?;

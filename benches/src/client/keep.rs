@@ -12,7 +12,8 @@ use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
 /// Number of steps in which a client takes its leases, except with the work `KeepBurst`. The steps
-/// are spread over the time between two renewals. At a ttl of 10 s, a step ("tick") is about 10 ms.
+/// are spread over the time between two renewals, so that the renewals are spread as well. At a ttl
+/// of 10 s, a step ("tick") takes about 10 ms.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
@@ -78,14 +79,14 @@ struct Watched {
     looking_ns: u64,
 }
 
-/// Reads every lease slightly more often than it is renewed, so that no renewal is missed. In a
-/// record, `asked` is the time at which the renewal was due, and `entered` the time at which it was
-/// sent.
+/// Reads the send time of every lease slightly more often than the lease is renewed, so that no
+/// renewal is missed. Returns a record for each renewal: `asked` is the time at which the renewal
+/// was due, and `entered` the time at which it was sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
     let mut watched = Watched::default();
-    // The leases are read for the first time in the warm-up.
+    // This first reading is in the warm-up. A renewal is detected by comparing two readings.
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
@@ -107,9 +108,9 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// Returns the renewal between two readings of the send time, if there was one. Ignores small
-/// differences, because some contestants compute the send time from the rest of the lease. Two of
-/// their readings differ by some nanoseconds even without a renewal.
+/// Returns the renewal between the readings `last` and `sent` of a lease's send time, if there was
+/// one. Ignores small differences, because some contestants compute the send time from the lease's
+/// remaining time. Two of their readings differ by some nanoseconds even without a renewal.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

@@ -47,7 +47,8 @@ const ERRORS: usize = 5;
 /// Report of a client at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Number of waiters that never got the lock, or of lost leases.
+    /// Number of lost leases or, if the client keeps no leases, of waiters that failed or never got
+    /// the lock.
     pub(crate) lost: u64,
     /// CPU time in the window that the client spent on observing its leases.
     #[serde(default)]

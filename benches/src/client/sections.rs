@@ -118,9 +118,10 @@ impl<L: Locks> Task<L> {
 async fn section(length: Duration) -> (u64, u64) {
     let entered = clock::now();
     if !length.is_zero() {
-        // tokio's timer counts in whole milliseconds, and would sleep 2 ms instead of 1 ms.
+        // A blocking thread sleeps, because tokio's timer counts in whole milliseconds. It would
+        // sleep 2 ms instead of 1 ms.
         let slept = tokio::task::spawn_blocking(move || std::thread::sleep(length));
-        // The blocking task cannot panic, and is not cancelled while the runtime runs.
+        // No error: the blocking task cannot panic, and is not cancelled while the runtime runs.
         let _ = slept.await;
     }
     (entered, clock::now())

@@ -1,6 +1,6 @@
 //! The memory that a held lease or a waiting caller needs: the growth of the process's memory,
-//! divided by the number of leases or callers. For a kept result, the memory of the server counts
-//! instead.
+//! divided by the number of leases or callers. For a result that the option `replay` keeps, the
+//! memory of the server is measured instead.
 
 use std::future::{pending, ready};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::Report;
 use crate::contestants::{Fault, Keeps, Locks};
 use crate::plan::Plan;
 
-/// Number of callers that wait for each key. It is below leasehold's default limit of 1,000.
+/// Number of callers that wait for each key: a little below leasehold's default limit of 1,000.
 const WAITERS: u32 = 900;
 /// Number of requests in flight at once. It is low, so that their buffers need little memory.
 const AT_ONCE: u32 = 100;

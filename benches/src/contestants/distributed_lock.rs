@@ -26,7 +26,7 @@ impl DistributedLock {
             .expiry(plan.ttl())
             .extension_cadence(plan.ttl() / 3)
             // An acquired lock must be valid for at least 90 % of this ttl. By default, the crate
-            // requires 90 % of 30 s, for any ttl.
+            // requires 90 % of 30 s for any ttl, which a lock with a ttl of 10 s never has.
             .min_validity(plan.ttl() * 9 / 10)
             .build()
             .await?;
@@ -45,8 +45,8 @@ impl Locks for DistributedLock {
     {
         let asked = Instant::now();
         let handle = loop {
-            // Each attempt uses a new lock object, because the object contains the value that
-            // identifies the holder.
+            // Each attempt uses a new lock object. Callers must not share one, because it contains
+            // the value that identifies the holder.
             if let Some(handle) = self.provider.create_lock(key).try_acquire().await? {
                 break handle;
             }

@@ -30,7 +30,7 @@ pub(crate) struct HandWritten {
 impl HandWritten {
     pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let client = redis::Client::open(plan.url.as_str())?;
-        // By default, a command may take half a second. In a benchmark that loads the server on
+        // By default, a command fails after half a second. In a benchmark that loads the server on
         // purpose, a command can take longer.
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(plan.patience()));

@@ -85,7 +85,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// True for a control. If the command line names a control, it takes part in any benchmark.
+    /// True for a control: a contestant that checks the harness, or this project with an option. If
+    /// the command line names a control, it takes part in any benchmark.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,
@@ -113,7 +114,7 @@ impl Contestant {
         )
     }
 
-    /// Returns the folder of the contestant's program, if it is a separate program.
+    /// Returns the name of the contestant's folder in `--peers`, if it is a separate program.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
             Self::DistributedLockPostgres => Some("distributed_lock_postgres"),
@@ -162,7 +163,7 @@ pub(crate) trait Keeps: Send + Sync + 'static {
 
 /// A lock with a running renewal.
 pub(crate) trait Kept: Send + Sync + 'static {
-    /// Returns the send time of the last confirmed request for the lock, possibly plus a constant.
-    /// Returns `None` after the lock was lost.
+    /// Returns the send time of the last confirmed request for the lock, possibly plus a constant:
+    /// only differences of send times are measured. Returns `None` after the lock was lost.
     fn sent(&self) -> Option<u64>;
 }

@@ -25,7 +25,7 @@ impl Replayed {
         })
     }
 
-    /// Runs `body`, and keeps `self.result` instead of the body's output.
+    /// Runs `body`, and writes its output to `output`. The store keeps `self.result`.
     #[distributed_lock(
         key = "bench:<key>", ttl = self.plan.ttl(), wait = self.plan.patience(), pool = self.pool,
         replay = "10m"

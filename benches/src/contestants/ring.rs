@@ -6,7 +6,8 @@
 //! no detection of a loss and no fence. If a process ends, there is no guarantee.
 //!
 //! A lock needs all of these, so this cost is a reference for locks. It is not a lower bound: a
-//! client that reads its socket itself may need less time.
+//! client that reads its socket itself may need less time than the crate redis, which has a task
+//! for this.
 
 use std::collections::VecDeque;
 use std::future::Future;

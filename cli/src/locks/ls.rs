@@ -75,7 +75,7 @@ impl<'a> Printer<'a> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports that no lock matched, unless the output is JSON.
+    /// Reports it on standard error if no lock has matched, unless the output is JSON.
     fn end(&self, pattern: &str) {
         if !self.printed && !self.json {
             let (pattern, place) = (text::plain(pattern), text::place(self.pool));

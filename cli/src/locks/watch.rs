@@ -119,8 +119,8 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports an error of the store, unless it is the same as the last reported one. After a
-    /// success, the same error is reported again. Returns false if the terminal is gone.
+    /// Reports an error of the store. Without a terminal, does not repeat the last reported error
+    /// until the store has answered again. Returns false if the terminal is gone.
     fn print_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

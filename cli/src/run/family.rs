@@ -32,8 +32,8 @@ pub(super) struct Killed {
     pub(super) refused: usize,
 }
 
-/// Returns this process. The functions `getsid` and `getpgrp` of rustix are not used. They panic if
-/// the id of the session or group is 0, as it may be in a container.
+/// Returns this process. Does not use `getsid` and `getpgrp` of rustix, because they panic if the
+/// session or group has the id 0, as in some containers.
 pub(super) fn this_process() -> io::Result<Process> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))

@@ -206,8 +206,8 @@ impl Guardian {
         Ok(())
     }
 
-    /// Sends a signal to the process group of the command. No other group can get the id of this
-    /// group before the guardian has collected the status of the command.
+    /// Sends a signal to the process group of the command. The signal cannot reach another group:
+    /// until the guardian collects the status of the command, no other group can get this id.
     fn signal(&self, signal: Signal) {
         // An error means that the group has no process.
         let _ = kill_process_group(self.command, signal);

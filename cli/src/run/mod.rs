@@ -132,8 +132,8 @@ async fn inside(
     mut signals: Signals,
     messages: &Messages,
 ) -> Result<u8, Failure> {
-    // The lock is released only when the command is gone. If this process panics before that, the
-    // lock stays until its ttl ends.
+    // The lock must not be released before the command is gone. So if this process panics before
+    // that, the guard is not dropped, and the lock stays until its ttl ends.
     let guard = ManuallyDrop::new(guard);
     let ended = match Supervisor::start(guard.handle(), options, &signals, messages) {
         Ok(supervisor) => Ok(supervisor.watch(&mut signals).await),

@@ -131,13 +131,13 @@ impl Schedule {
     }
 
     /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If both are due,
-    /// SIGTERM is omitted. The guardian sends SIGCONT after a SIGTERM, which would let a suspended
-    /// process run again.
+    /// SIGTERM is omitted, because the guardian sends SIGCONT after each SIGTERM. The SIGCONT would
+    /// let a suspended process run again, although it must be killed.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
-            // The lease is not reported as lost, so the command gets all the time until it must be
-            // killed.
+            // The lease was not renewed, but no loss is reported. So the command gets all the time
+            // until it must be killed, not only the shorter time of `stop`.
             self.stopped = Some((Reason::Lost, self.kills_at()));
         }
         if self.stopped.is_some() && self.kills_at() <= now {

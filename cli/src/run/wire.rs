@@ -141,8 +141,8 @@ impl Channel {
     }
 
     /// Sends a message, and ignores errors. A peer that is gone needs no messages. If the peer
-    /// stalls for hours, the connection is full and messages are lost. That is harmless, because
-    /// each deadline replaces the previous one.
+    /// stalls for hours, the connection is full and messages are lost. The loss of a deadline is
+    /// harmless, because each deadline replaces the previous one.
     pub(super) fn send(&self, message: impl Message) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(&self.socket, &bytes(message), flags);

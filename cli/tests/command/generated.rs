@@ -70,8 +70,8 @@ fn other_shells_get_a_script() {
     assert!(unknown.err.contains("bash, zsh, fish"), "{unknown:?}");
 }
 
-/// Fails if the manual page lacks one of its sections, an option of `run`, the variable
-/// `LEASEHOLD_URL` or an exit code.
+/// Fails if the manual page lacks one of the sections or texts below, which include options of
+/// `run`, the variable `LEASEHOLD_URL` and an exit code.
 #[test]
 fn the_manual_page_is_complete() {
     let page = ended(bare().arg("man"));

@@ -18,7 +18,7 @@ diesel::table! {
     }
 }
 
-/// Reasons for an unchanged account.
+/// Reasons for a failed addition.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AddError {
     #[error(transparent)]
@@ -46,7 +46,7 @@ impl From<Error> for AddError {
 }
 
 /// Adds one to an account, with pauses before and inside the transaction. Returns true if the lease
-/// had ended by the time of the commit.
+/// is over after the commit.
 ///
 /// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the end of
 /// the lease, like after a pause of the process. If `verifies` is true, the transaction calls
@@ -108,7 +108,6 @@ pub(crate) async fn open_accounts(db: &mut AsyncPgConnection, count: i64) -> Res
     Ok(())
 }
 
-/// Returns the sum of all balances.
 pub(crate) async fn total(db: &mut AsyncPgConnection) -> Result<i64, Error> {
     let balances: Vec<i64> = accounts::table.select(accounts::balance).load(db).await?;
     Ok(balances.into_iter().sum())

@@ -36,7 +36,7 @@ struct Request {
     sku: String,
 }
 
-/// Result for the first click and for all later ones.
+/// Result of `create_order`, for the first click and for all later ones.
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
     order: Order,
@@ -123,7 +123,7 @@ impl NewOrder {
     }
 }
 
-/// Sells one item for cash, without an order that could be repeated.
+/// Sells one item for cash. The client sends no id, so each request is a separate sale.
 async fn buy(
     State(shop): State<Shop>,
     Path(sku): Path<String>,

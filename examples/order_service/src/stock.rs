@@ -30,7 +30,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
 }
 
 /// Converts an error of the item's lock. If other buyers have the lock, the answer is "try again".
-/// A held lock of an order is another case, because this order is already being made.
+/// This differs from a held lock of an order, which is answered with 409, because the same order is
+/// already being made.
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)

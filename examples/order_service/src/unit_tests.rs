@@ -1,6 +1,6 @@
 //! Tests of the shop's answers, without a lock server and without a port. Requests go directly to
-//! the router, and a test kit provides the locks. SQLite answers in real time, so time is not
-//! paused.
+//! the router, and a test kit provides the locks. SQLite answers in real time, so the tests do not
+//! pause tokio's clock.
 
 use std::time::Duration;
 

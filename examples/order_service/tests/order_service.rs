@@ -117,8 +117,8 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
-/// The first click takes nine seconds. Fails if a second click is not refused with 409, because it
-/// waits for at most two seconds.
+/// The first click takes nine seconds, and a second click waits for at most two. Fails if the
+/// second click is not refused with 409.
 #[test]
 fn a_second_click_is_refused_if_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");

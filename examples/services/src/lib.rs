@@ -14,7 +14,7 @@
 //! | `operations` | start, readiness, metrics and the end of a service |
 //!
 //! This library only stands in for the rest of a shop: its payment provider, and some helpers. It
-//! also contains the gRPC code that `tonic-prost-build` generates from a `.proto` file.
+//! also contains the gRPC code that `tonic-prost-build` would generate from a `.proto` file.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders

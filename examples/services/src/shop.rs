@@ -1,4 +1,4 @@
-//! The code of the gRPC service in the following file, `shop.proto`:
+//! The code of a gRPC service. A real shop defines such a service in a file `shop.proto`:
 //!
 //! ```proto
 //! syntax = "proto3";

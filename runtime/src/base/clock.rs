@@ -7,7 +7,8 @@ use std::time::Duration;
 /// A point in time, in nanoseconds on a monotonic clock. This clock continues while the machine is
 /// suspended (except on the BSDs), but not while a hypervisor pauses the virtual machine.
 ///
-/// Stored as the nanoseconds plus one. This is never zero, so an `Option` needs no more memory.
+/// Stored as the nanoseconds plus one. This is never zero, so an `Option<Instant>` is not larger
+/// than an `Instant`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(NonZeroU64);
 
@@ -59,7 +60,8 @@ fn nanos(span: Duration) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Clock {
     /// The machine's clock, `CLOCK_BOOTTIME` on Linux. Except on the BSDs, this clock continues
-    /// while the machine sleeps, like the server's clock. Reading the clock takes about 20 ns.
+    /// while the machine sleeps, because keys on the server also continue to expire. Reading the
+    /// clock takes about 20 ns.
     System,
     /// The clock of a tokio runtime, which tests can pause. The value is the time at which this
     /// clock was created.
@@ -86,7 +88,7 @@ impl Clock {
 fn system_nanos() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's monotonic clock also includes suspended time. The BSDs have no clock that does.
+    // Apple's monotonic clock also includes suspended time. The BSDs have no such clock.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by id, with a fast hasher. The standard hasher took a twelfth of the engine's time. It
-/// protects against attackers who choose keys with the same hash, but only this process chooses the
-/// ids.
+/// A map by id, with a fast hasher. The standard hasher took a twelfth of the engine's time. Its
+/// protection against attackers who choose keys with the same hash is not needed, because only this
+/// process chooses the ids.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
 /// A hasher that places sixteen consecutive ids (a block) side by side in the map, and scatters the

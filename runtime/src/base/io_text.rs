@@ -18,8 +18,8 @@ pub fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text of an error that prevented the start of a thread or its runtime. The text names
-/// the limit to raise: that of open files, or that of processes or threads.
+/// Returns the text of an error that prevented the start of a thread or of its tokio runtime. The
+/// text names the limit to raise: that of open files, or that of processes or threads.
 pub(crate) fn thread_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(_) => io_text(error),

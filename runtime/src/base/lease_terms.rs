@@ -101,8 +101,8 @@ impl Terms {
         self.ttl() / 3
     }
 
-    /// Refuses a renewal interval that is too short, or so long that the first renewal comes too
-    /// late.
+    /// Refuses a renewal interval shorter than `MIN_INTERVAL`, or so long that the engine would
+    /// give the lease up before the first renewal.
     pub(crate) fn check_interval(self, interval: Duration) -> Result<(), LockError> {
         let latest = self.soft(Instant::ZERO).since(Instant::ZERO);
         if MIN_INTERVAL <= interval && interval < latest {

@@ -1,4 +1,5 @@
-//! Outcomes of requesting and of holding locks, with their names in metrics and spans.
+//! The outcome of a call's request for its locks, and the reason for the end of these locks. Both
+//! have names for metrics and spans.
 
 use crate::error::LockError;
 
@@ -75,7 +76,7 @@ pub(crate) enum End {
     Released,
     /// A lease ended before the release, or the release found the lock gone.
     Lost,
-    /// The future or the guard was dropped.
+    /// The call's future or guard was dropped without a release.
     Dropped,
     /// The body panicked, or a panic dropped the guard.
     Panicked,

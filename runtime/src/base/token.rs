@@ -60,8 +60,9 @@ impl Token {
         Self::of(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns the token that names a node of a session. It consists of the hash of the node's key
-    /// and the number `at`. Unlike other tokens, it may be easy to guess.
+    /// Returns the token that names a node of a session. It consists of the hash of the lock's key
+    /// and the number `at`, by which the names of this lock's nodes differ. Unlike other tokens, it
+    /// may be easy to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self::of((u128::from(hash) << 64) | u128::from(at))

@@ -260,13 +260,13 @@ impl LeaseCell {
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // Drops the unused waker here. Otherwise the engine might drop it together with the lease
-        // cell, and a waker runs the program's code.
+        // Drops the unused waker here. Otherwise the engine might drop it with the lease cell,
+        // under its mutex, and dropping a waker runs the program's code.
         drop(self.take_waker());
         Poll::Ready(found)
     }
 
-    /// Stores this task's waker. Clones and drops wakers without the mutex, because these
+    /// Stores this task's waker. Clones and drops wakers without the cell's mutex, because these
     /// operations run the program's code, which may call into this pool.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use crate::owner::Owner;
 
 /// Information about one lock, as of the moment when the store answered.
 ///
-/// The token is not included, so no client can release or renew the lock with this information.
+/// The holder's token, with which a client could release or renew the lock, is not included.
 ///
 /// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC. Durations are
 /// numbers of milliseconds, in fields that end in `_ms`.
@@ -40,16 +40,18 @@ pub struct LockInfo {
     /// State of the lock: free, or the reason why it is not.
     pub state: LockState,
     /// Holders, in the order in which their leases end. At most one, unless the lock is shared or
-    /// has permits.
+    /// has permits. On a quorum (`redlock://`), holders on only some nodes are included, and the
+    /// holder on the most nodes comes first.
     pub holders: Vec<Holder>,
     /// Processes that queue for the lock in the store, in the order in which they will get it. The
     /// calls of one process queue inside that process, which is listed once.
     pub waiting: Vec<Waiter>,
-    /// Fence of the latest acquisition, if a call holds the lock or the lock is kept. None on a
-    /// store without fences, and for a lock of a client without leasehold.
+    /// Fence of the latest acquisition, if a call holds the lock or the state is
+    /// [`Kept`](LockState::Kept). None on a store without fences, and for a lock of a client
+    /// without leasehold.
     pub fence: Option<Fence>,
-    /// Time until which `cooldown` or `min_hold` keeps the lock after its release. None if neither
-    /// does.
+    /// Time until which `cooldown` or `min_hold` keeps the lock after its release. None unless the
+    /// state is [`Kept`](LockState::Kept).
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub kept_until: Option<SystemTime>,
     /// Number of nodes that answered, on a quorum (`redlock://`). None on other stores.
@@ -78,7 +80,7 @@ pub enum LockState {
     Exclusive,
     /// Readers share the lock.
     Shared,
-    /// At most `limit` calls have the lock at the same time.
+    /// The lock has permits, so that at most `limit` calls have it at the same time.
     Permits {
         /// Maximum number of calls that may have the lock.
         limit: u32,
@@ -122,7 +124,8 @@ pub struct Holder {
     /// function of the first of these calls, and not always that of the current holder.
     pub owner: Option<Owner>,
     /// True if a client without leasehold set the lock: a shell script, redis-py, another library.
-    /// Also true of a transaction that [pins](LockState::Pinned) the lock.
+    /// Also true if leasehold cannot read the lock's value, and for a transaction that
+    /// [pins](LockState::Pinned) the lock.
     pub foreign: bool,
     /// Time since which the holder's process has had the lock without a break, on the store's
     /// clock. None if unknown, as on etcd and ZooKeeper.
@@ -140,8 +143,8 @@ pub struct Holder {
     /// the fence of the first call. The later calls have the next fences.
     pub fence: Option<Fence>,
     /// True if [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
-    /// from this holder. The lock becomes free when the holder's body has ended. Always false on
-    /// etcd and ZooKeeper, which do not report this.
+    /// from this holder. The lock becomes free when the holder's body has ended, after 3 s at the
+    /// latest. Always false on etcd and ZooKeeper, which do not report this.
     pub revoked: bool,
     /// Number of nodes on which this holder has the lock, on a quorum (`redlock://`). None on other
     /// stores.

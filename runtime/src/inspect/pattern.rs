@@ -29,8 +29,8 @@ impl Pattern {
     pub(crate) fn matches(&self, key: &str) -> bool {
         let key: Vec<char> = key.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // The last `*` met so far: its index in the pattern, and the index in the key at which the
-        // text matched by this `*` ends.
+        // The last `*` so far, to which a mismatch returns: its index in the pattern, and the index
+        // in the key at which the text matched by this `*` ends.
         let mut any: Option<(usize, usize)> = None;
         while at < key.len() {
             match self.0.get(part) {
@@ -56,7 +56,7 @@ impl Pattern {
 
     /// Returns a pattern for Redis that matches `prefix` followed by any key that this pattern
     /// matches. The Redis pattern can match more keys, because Redis compares bytes instead of
-    /// characters.
+    /// characters. So the caller must check the found keys with [`matches`](Self::matches).
     #[cfg(feature = "redis")]
     pub(crate) fn for_redis(&self, prefix: &str) -> String {
         let mut text = String::new();

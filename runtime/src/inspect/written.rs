@@ -10,8 +10,8 @@ pub(super) fn time<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // RFC 3339 cannot express times after the year 9999. A key set by a client without leasehold
-    // may expire later. This function then writes none.
+    // RFC 3339 cannot express times after the year 9999. `kept_until` is computed from the key's
+    // expiry, which any client can set to a later time. Such a time is written as none.
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     match time.filter(|time| *time <= latest) {
         Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(time)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
-/// Delay before a client's next request, unless the error has a `retry_after`.
+/// Time that a client must wait before it repeats a request, unless the error has a `retry_after`.
 const USUAL_DELAY: Duration = Duration::from_secs(1);
 
 /// Classes of errors that a client can distinguish.
@@ -27,8 +27,8 @@ impl LockError {
     /// - 503 if the lock store is unavailable or the pool is shutting down.
     /// - 400 for a value from which no valid key can be built.
     /// - 422 for a `replay` call whose key has the kept result of another request.
-    /// - 500 for all other errors, including `Lost`, after which the work may have been done in
-    ///   part. After a 503, proxies and clients would automatically repeat the request.
+    /// - 500 for all other errors. They include `Lost`, because the work may then have been done in
+    ///   part, and after a 503, proxies and clients would automatically repeat it.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -52,7 +52,8 @@ impl LockError {
     /// - 14 (`UNAVAILABLE`) if the lock store is unavailable or the pool is shutting down.
     /// - 3 (`INVALID_ARGUMENT`) for a value from which no valid key can be built. Also for a
     ///   `replay` call whose key has the kept result of another request.
-    /// - 2 (`UNKNOWN`) for a lost lease, because the work may have been done in part.
+    /// - 2 (`UNKNOWN`) for a lost lease. The work may have been done in part, and after
+    ///   `UNAVAILABLE`, clients may automatically repeat it.
     /// - 13 (`INTERNAL`) for all other errors.
     ///
     /// ```
@@ -76,8 +77,8 @@ impl LockError {
     ///   unknown. It is rounded up, because a client that retries earlier would be refused again.
     /// - If the lock store is unavailable or the pool is shutting down, the value is 1.
     ///
-    /// All clients get the same value. A client that retries automatically should add a random
-    /// time.
+    /// All clients get the same value. So that they do not retry all at once, a client that retries
+    /// automatically should add a random time.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -112,8 +113,8 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that may queue usually waits for a different operation on the same key. So
-            // this text does not name a second request for the same operation as the reason.
+            // `TimedOut` and `QueueFull` are for calls that may queue. Such a call usually waits
+            // for a different operation on the same key, so "the same operation" would be wrong.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

@@ -12,7 +12,8 @@ use crate::error::LockError;
 /// - 503 if the lock store is unavailable or the pool is shutting down, with `Retry-After: 1`.
 /// - 400 for a value from which no valid key can be built.
 /// - 422 for a `replay` call whose key has the kept result of another request.
-/// - 500 for a lost lease, because the work may have been done in part.
+/// - 500 for a lost lease. The work may have been done in part, and after a 503, proxies and
+///   clients would automatically repeat it.
 /// - 500 for a misconfigured program.
 ///
 /// The body is `application/problem+json` (RFC 9457). It does not contain the key, because a key

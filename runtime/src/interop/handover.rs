@@ -73,7 +73,7 @@ impl<'de> Visitor<'de> for Fields {
         Ok(Handover {
             key: key.ok_or_else(|| missing("key"))?,
             namespace: namespace.ok_or_else(|| missing("namespace"))?,
-            // The text of the error does not show the token.
+            // A log may show this error, so it must not contain the token, which is secret.
             token: Token::parse(&token).ok_or_else(|| A::Error::custom("`token` is malformed"))?,
             fence,
             ttl: Duration::from_millis(ttl.ok_or_else(|| missing("ttl"))?),

@@ -15,7 +15,8 @@ use crate::error::LockError;
 ///   `RetryInfo` of 1 s.
 /// - `INVALID_ARGUMENT` for a value from which no valid key can be built. Also for a `replay` call
 ///   whose key has the kept result of another request.
-/// - `UNKNOWN` for a lost lease, because the work may have been done in part.
+/// - `UNKNOWN` for a lost lease. The work may have been done in part, and after `UNAVAILABLE`,
+///   clients may automatically repeat it.
 /// - `INTERNAL` for a misconfigured program.
 ///
 /// The message does not contain the key, because a key can contain data that only one user may see.

@@ -15,7 +15,7 @@ impl Kit {
     /// and times.
     ///
     /// The other process has a separate pool and engine on the kit's store. A watchdog renews its
-    /// lease. The kit's outages and delays do not affect this process.
+    /// lease. The kit's outages and delays do not affect the other process.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -41,7 +41,7 @@ impl Kit {
 
     /// Takes the lock `key` away from a call of the kit's pool at `point`. This is the call that
     /// holds the lock now, or else the next call that gets it. The store loses the lock, and the
-    /// engine is notified.
+    /// pool detects the loss.
     ///
     /// A loss happens once. If the call ends before `point`, the loss stays planned for the next
     /// call with this key. Holders created by [`hold`](Self::hold) are not affected.

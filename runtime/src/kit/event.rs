@@ -98,11 +98,11 @@ pub enum EventKind {
     Renewed,
     /// An exclusive lock has become a share.
     Downgraded,
-    /// The lease was lost, because it was not renewed in time or was taken away. The caller is
-    /// notified.
+    /// The lease was lost, because it was not renewed in time or the lock was taken away. The
+    /// caller is notified.
     Lost,
-    /// The caller has requested the release, or has handed the lock over. After that, nothing of
-    /// this caller runs inside the lock.
+    /// The caller has requested the release, or has given the lock away as a
+    /// [`Handover`](crate::Handover). After that, nothing of this caller runs inside the lock.
     Released,
     /// The caller's future or guard was dropped while it held the lock. The drop releases the lock.
     Dropped,

@@ -65,12 +65,12 @@ impl History {
         Self { events }
     }
 
-    /// True if no two holders that exclude each other had a key at the same time. Such an overlap
-    /// is a second exclusive holder, a shared holder beside an exclusive one, or one permit too
-    /// many.
+    /// True if no two holders that exclude each other had a key at the same time. Examples of such
+    /// an overlap are a second exclusive holder, a shared holder beside an exclusive one, and one
+    /// permit too many.
     ///
-    /// A holder has its lock from the grant until the release, the loss or the end of its lease,
-    /// whichever comes first.
+    /// A holder has its lock from the grant until the release, the loss, the death of its process
+    /// or the end of its lease, whichever comes first.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -231,8 +231,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Maps each grant that conflicts with the present holders of its key to the earliest grant of
-    /// these holders. Both grants are indexes of events.
+    /// Finds each grant to a caller while other holders of the key exclude this caller. Maps the
+    /// index of this event to that of the earliest grant among the other holders.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -214,7 +214,7 @@ impl fmt::Debug for Hold {
 pub struct Held {
     key: String,
     fence: Option<Fence>,
-    /// None once the lock has been released.
+    /// None once the release of the lock has begun.
     guard: Arc<Mutex<Option<LockGuard>>>,
     line: Arc<Line>,
     clock: Clock,
@@ -252,7 +252,7 @@ impl Held {
     }
 
     /// Releases the lock. The lock is free when this method returns, unless a server has not
-    /// answered in time. Does nothing if `releases_after` has already released the lock.
+    /// answered in time. If `releases_after` has already begun the release, only waits for its end.
     ///
     /// Cancel safe: after the first poll, the release continues even if the future is dropped.
     ///

@@ -24,8 +24,8 @@ use crate::selftest::null_store::Nothing;
 use crate::store::backend::Target;
 use crate::store::memory::MemoryStore;
 
-/// `io_timeout` of the pools that simulate other processes. A store in memory or a test server
-/// needs far less time for an answer.
+/// `io_timeout` of the pools that simulate other processes. These processes are not under test, so
+/// their requests must not time out, even on a busy machine.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock pool for one test, with control over its locks. See the [module](crate::testing).
@@ -293,7 +293,6 @@ impl Kit {
             line: Arc::clone(&line),
         };
         let target = Target::new(target);
-        // The other process is not under test, so its requests must not time out on a busy machine.
         let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
         let builder = builder.watched_by(Arc::clone(&line) as _);
         let pool = builder.connect_to(target).await?;

@@ -30,20 +30,21 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True from [`Line::cut`] until the engine next polls the store. That poll fails the requests
-    /// without an answer.
+    /// True from [`Line::cut`] until the engine next polls the `KitStore`. That poll fails the
+    /// requests without an answer.
     is_cut: bool,
-    /// True from [`Line::restore`] until the engine next polls the store. That poll notifies the
-    /// engine.
+    /// True from [`Line::restore`] until the engine next polls the `KitStore`. That poll reports to
+    /// the engine that the store can be reached again.
     is_back: bool,
     delay: Duration,
     rules: Rules,
-    /// Keys whose locks the pool must lose when the engine next polls the store.
+    /// Keys whose locks the `KitStore` must remove from the store at its next poll.
     taken_away: Vec<FullKey>,
-    /// Keys whose locks the store has removed, but not yet reported to the engine as lost.
+    /// Keys whose locks the `KitStore` has removed. The engine takes these keys after its poll, and
+    /// ends their leases.
     lost: Vec<FullKey>,
     calls: HashMap<TicketId, Call>,
-    /// Waker of the engine. The woken engine polls the store.
+    /// Waker of the engine. The woken engine polls the `KitStore`.
     waker: Option<Waker>,
 }
 
@@ -68,7 +69,8 @@ struct Call {
     function: &'static str,
     /// The caller in the history; none before the call's first event.
     caller: Option<Caller>,
-    /// True if a refusal ends the call. False if the call tries again after a refusal.
+    /// True if a refusal ends the call. False if the call requests several locks together and may
+    /// wait: after a refusal, it requests them individually.
     is_final: bool,
     stage: Stage,
 }
@@ -127,7 +129,7 @@ impl Line {
         });
     }
 
-    /// Changes the state, and wakes the engine, which then polls the store.
+    /// Changes the state, and wakes the engine, which then polls the `KitStore`.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -138,8 +140,8 @@ impl Line {
         }
     }
 
-    /// Returns the changes that the store must carry out at this poll. The next change of the line
-    /// wakes `waker`.
+    /// Returns the changes that the `KitStore` must carry out at this poll. The next change of the
+    /// line wakes `waker`.
     pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
         let mut state = self.state();
         match &mut state.waker {
@@ -156,7 +158,7 @@ impl Line {
         }
     }
 
-    /// Records that the store has removed this pool's locks of `key`. The engine then ends the
+    /// Records that the `KitStore` has removed this pool's locks of `key`. The engine then ends the
     /// leases of this key.
     pub(super) fn lost(&self, key: FullKey) {
         self.state().lost.push(key);
@@ -339,7 +341,7 @@ impl State {
     }
 
     /// Adds to `taken_away` each held key with a planned [`Point::After`] that has passed, so that
-    /// the store removes these locks. Removes these losses from the plan.
+    /// the `KitStore` removes these locks. Removes these losses from the plan.
     fn lose_by_time(&mut self, now: Instant) {
         let held = self.held().filter_map(|(_, call)| match call.stage {
             Stage::Held { since } => Some((call.key.clone(), since)),

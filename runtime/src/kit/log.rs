@@ -9,9 +9,10 @@ use crate::base::clock::Instant;
 
 /// Events of all locks of a kit's store, in order.
 ///
-/// Each engine records its events while its mutex is locked. It records a release before it sends
-/// the request, and a grant after it has received the answer. So the log has each release before
-/// the grant that this release makes possible.
+/// Each pool of the kit has an engine, which writes to this log while the engine's mutex is locked.
+/// An engine records a release before it sends the request to the store, and a grant after it has
+/// received the store's answer. So the log has each release before the grant that this release
+/// makes possible.
 pub(super) struct Log {
     /// Start of the kit, from which the times of the events are counted.
     start: Instant,
@@ -33,7 +34,8 @@ impl Log {
         }
     }
 
-    /// Returns a new caller, with the next number.
+    /// Returns a new caller, with the next number. Holders created by `Kit::hold` (`other`) have a
+    /// separate numbering.
     pub(super) fn caller(&self, other: bool, function: &'static str) -> Caller {
         let mut record = self.record();
         let count = if other {

@@ -7,8 +7,8 @@
 //! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
-//! A [`Kit`] has a pool on a separate store, with the engine, deadlines and errors of production.
-//! The kit controls the connection between this engine and the store. A test can add other holders
+//! Each [`Kit`] has a separate store, and a pool with the engine, deadlines and errors of
+//! production. The kit controls the connection between them. A test can add other holders
 //! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]) and delays
 //! ([`Kit::delay`]), and read a history ([`Kit::history`]).
 //!
@@ -49,9 +49,10 @@
 //! and each run has the same order of events. Without paused time, the kit waits like production.
 //! It then works on current-thread and multi-thread runtimes.
 //!
-//! # Two tests
+//! # Parallel tests
 //!
-//! Kits do not share locks. Tests with the same keys run side by side, each with a separate kit.
+//! Kits do not share locks. So tests with the same keys can run at the same time, each with a
+//! separate kit.
 
 mod controls;
 mod event;

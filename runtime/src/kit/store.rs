@@ -20,14 +20,15 @@ use crate::store::{
     Failure, Give, GiveKind, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent, Take,
 };
 
-/// Time limit for the store's answer to a request of the kit itself.
+/// Time limit for the store's answer to a request of the kit itself, which removes a lock.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Number of the first request of the kit itself. The kit counts down from here, and the engine
 /// numbers its requests upwards from 1, so the numbers never meet.
 const LAST_OP: u64 = u64::MAX;
 
-/// A store that wraps the store `inner`, and carries out the test's changes to `line`.
+/// A store that wraps the store `inner`. The test changes `line`, the simulated connection to
+/// `inner`, and this store carries out the changes.
 pub(crate) struct KitStore {
     inner: Box<dyn LockStore>,
     line: Arc<Line>,
@@ -60,7 +61,8 @@ impl KitStore {
     }
 
     /// Prepares for the engine's request `op` before it is sent. Updates the tokens with which this
-    /// pool may hold keys. If a planned loss is due at this renewal or release, removes the lock.
+    /// pool may hold keys. If `op` is a renewal or a release at which the test has planned a loss,
+    /// removes the lock first.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Take(Take { key, token, .. }) | Op::Adopt { key, token, .. } => {
@@ -138,8 +140,8 @@ impl KitStore {
     }
 
     /// Polls the inner store for the next event for the engine. Skips answers to the kit's own
-    /// requests, and to requests already failed by a cut. While the line is down, skips all events
-    /// except answers.
+    /// requests, and to requests that a simulated outage has already failed. While the line is
+    /// down, also skips all events that are not answers.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             let event = match self.inner.poll_event(cx) {
@@ -250,8 +252,8 @@ impl LockStore for KitStore {
     }
 }
 
-/// Returns the failure of a request while the line is down. `executed` is true if the store may
-/// have carried out the request.
+/// Returns the answer to a request that fails because of a simulated outage. `executed` is true if
+/// the store may have carried out the request.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
         error: cut(),

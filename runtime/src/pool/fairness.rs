@@ -72,8 +72,8 @@ impl Fairness {
 
     /// Sets how many times calls of this process may hand a lock over to each other while other
     /// processes queue for it. After that, another process gets the lock. With zero, each release
-    /// gives the lock to a waiting process. Default: 16. While no other process waits, hand-overs
-    /// are not limited.
+    /// gives the lock to a waiting process. Default: 16. While no other process waits, this rule
+    /// does not limit hand-overs.
     ///
     /// A hand-over costs no round trip. A larger number gives more throughput on a busy key, and
     /// longer waits in other processes.
@@ -111,7 +111,7 @@ impl Fairness {
     /// a pause at least every 5 s.
     ///
     /// By default, a key in constant use is left free for up to 300 ms of every 1.3 s. A waiting
-    /// call then waits up to 300 ms longer (`docs/reliability/results.md`). In a pause, a call that
+    /// call then waits up to 300 ms longer (`docs/performance/results.md`). In a pause, a call that
     /// does not queue is refused with [`LockError::Contended`]. If all clients use leasehold, set
     /// this to zero in all pools: the setting of the pool that releases the lock applies.
     ///

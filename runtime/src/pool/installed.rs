@@ -13,8 +13,8 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// The pool of calls that name no pool. The cell is set once, but a pool that no longer takes locks
-/// can be replaced inside it.
+/// The pool of calls that name no pool and are outside of all scopes. The cell is set once. A pool
+/// that no longer takes locks can be replaced inside the cell.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
@@ -233,8 +233,8 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Replaces the pool in `present` by `pool` and returns the old pool, if that no longer takes
-/// locks. Otherwise returns none.
+/// Replaces the pool in `present` by `pool` if the old pool no longer takes locks, and returns the
+/// old pool. Otherwise returns none.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }

@@ -34,16 +34,16 @@ use crate::error::LockError;
 use crate::store::backend::Target;
 use crate::store::options::Options;
 
-/// Maximum time for which a shutdown waits for the delivery of log events, in addition to its
-/// limit. The time is short, because the program's subscriber may be blocked.
+/// Maximum time for which a shutdown waits for the delivery of log events, in addition to the
+/// caller's `limit`. The time is short, because the program's subscriber may be blocked.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
-/// Cheap to clone. All clones are the same pool, and share their locks on every store. The engine
-/// runs on a separate thread. It ends when the last clone and the last guard are dropped and all
-/// releases are done. A pool can be stored in a `static`, and used from several runtimes and from
-/// executors other than tokio.
+/// Cheap to clone. All clones are the same pool, so their locks exclude each other on every store,
+/// even on `memory://`. The engine runs on a separate thread. It ends when the last clone and the
+/// last guard are dropped and all releases are done. A pool can be stored in a `static`, and used
+/// from several runtimes and from executors other than tokio.
 ///
 /// A call writes its request to the server on the caller's thread, and does not block that thread
 /// while it waits for the answer. For each connection, the pool spawns a listener on the tokio
@@ -100,8 +100,8 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// In a cluster, the keys with `%leasehold` have a hash tag, so that each is in the slot of its
 /// lock. Each slot has one counter of fences. A quorum (`redlock://`) has only the lock's key, on
 /// each node. The channel `lock:%leasehold:turn:`, followed by a random name, notifies a waiting
-/// process that it can take a lock. In a value inserted into a template, `%`, `:`, `{`, `}`, white
-/// space and control characters are percent-encoded: see [`encode`](crate::encode).
+/// process that it can take a lock. In a value inserted into a key's template, `%`, `:`, `{`, `}`,
+/// white space and control characters are percent-encoded: see [`encode`](crate::encode).
 ///
 /// # Metrics
 ///
@@ -138,7 +138,6 @@ pub struct LockPool {
     inner: Arc<Inner>,
 }
 
-/// Identifies a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolId(u64);
 
@@ -212,8 +211,8 @@ impl LockPool {
 
     /// Shuts the pool down. The pool takes no new locks and refuses waiting calls. This method
     /// waits until all locks are released, but at most for `limit`, and returns a report. Locks
-    /// that are still held are kept and renewed. The last log events are delivered before this
-    /// method returns, if the subscriber takes them within 100 ms.
+    /// still held when `limit` is over are kept and renewed. The last log events are delivered
+    /// before this method returns, if the subscriber takes them within 100 ms.
     ///
     /// Once this future is polled, the shutdown continues even if the future is dropped.
     ///
@@ -240,7 +239,8 @@ impl LockPool {
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
         self.inner.shut_down.send_replace(true);
         let (reply, report) = oneshot::channel();
-        // If sending fails, `reply` is dropped, and the receiver returns an error.
+        // If the engine has stopped, `reply` is dropped. `finish_shutdown` then gets an error from
+        // `report`.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
         report
     }
@@ -255,13 +255,13 @@ impl LockPool {
         report
     }
 
-    /// Waits until all reports to the log and the recorder are delivered, at most for
-    /// [`LOG_LIMIT`]. Otherwise these reports could be lost if the program ends right after the
-    /// shutdown.
+    /// Waits until all log events and metrics reported so far are delivered, at most for
+    /// [`LOG_LIMIT`]. Otherwise, they could be lost if the program ends right after the shutdown.
     async fn flush_log(&self) {
         let (mut delivered, (caller, mut late)) = (reporter::delivered(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
-        // A stopped engine drops `caller`, which ends the wait at once.
+        // The engine wakes `caller` at the time `at`. A stopped engine drops `caller`. Both end the
+        // wait.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
             let ended = Pin::new(&mut delivered).poll(cx).is_ready();
@@ -297,8 +297,9 @@ impl LockPool {
         self.inner.own_thread
     }
 
-    /// True if a test kit simulates the loss of the lock of `ticket` now, when the body has been
-    /// polled `polls` times. The kit takes the lock away when the engine next polls the store.
+    /// True if the test kit (`leasehold::testing`) simulates the loss of the lock of `ticket` after
+    /// `polls` polls of the body. The kit's store takes the lock away when the engine next polls
+    /// it.
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         let watch = self.inner.watch.as_ref();
         watch.is_some_and(|watch| watch.polled(ticket, polls))
@@ -329,7 +330,7 @@ impl LockPool {
         self.inner.log_keys
     }
 
-    /// Returns the key on the server.
+    /// Returns the lock's key on the server: `name` with the pool's namespace.
     pub(crate) fn full_key(&self, name: &str) -> FullKey {
         FullKey::new(&self.inner.namespace, name)
     }
@@ -349,8 +350,8 @@ impl LockPool {
         self.inner.replay_limit
     }
 
-    /// Returns an error if the store cannot keep locks after their release, because its locks
-    /// cannot outlast their process.
+    /// Returns an error if the store cannot keep a lock after its release (`cooldown`, `min_hold`),
+    /// because its locks end with their process.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
         self.inner.target.can_keep()
     }

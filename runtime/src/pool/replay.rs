@@ -37,7 +37,7 @@ impl LockPoolBuilder {
 
 impl LockPool {
     /// Removes the kept results of all functions for `key`, even if the lock is held. Returns true
-    /// if there were any. The next `replay` call runs its body. A call that still runs keeps its
+    /// if there were any. The next `replay` call runs its body. A call that still runs stores its
     /// result when it ends: call this method again after that.
     ///
     /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may or may not

@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Returns a number below `limit` (`SplitMix64`).
+    /// Returns a pseudorandom number below `limit` (`SplitMix64`).
     fn below(&mut self, limit: u64) -> usize {
         self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.seed;

@@ -53,7 +53,7 @@ bugs! {
     BudgetIgnored,
     /// The body is polled even if its lease is over.
     NoGate,
-    /// A blocking body or a leader whose lease was lost returns its value.
+    /// A blocking body or a leader's body returns its value although its lease was lost.
     LateValueReturned,
     /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
@@ -140,7 +140,8 @@ bugs! {
     /// The first process in the queue takes a lock during the pause in which the lock is left free
     /// for other clients.
     PauseSkipped,
-    /// The server loses the time at which an unbroken series of hand-overs between processes began.
+    /// The server loses the time since which a key has been in constant use, and so does not leave
+    /// the key free in time for clients that do not use the queue.
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
@@ -267,13 +268,15 @@ bugs! {
     /// A heartbeat counts at once, although a leader that the cluster has already replaced may have
     /// answered it.
     HeartbeatBelieved,
-    /// A connection to etcd is kept although its token is refused.
+    /// A connection to etcd is kept although etcd refuses its login token.
     OldTokenKept,
-    /// A request that a full etcd database refuses counts as not carried out.
+    /// A request that a full etcd database refuses counts as not carried out, although etcd may
+    /// have carried it out.
     FullIsRefused,
     /// A Redis script that fails in the middle counts as a script that changed nothing.
     ScriptsAreWhole,
-    /// The session time granted by one server counts although the next server grants less.
+    /// The session time granted by one ZooKeeper server counts although the next server grants
+    /// less.
     GrantedTimeReadOnce,
     /// The end of a connection does not wake the tasks that wait for its watches.
     WatchesForgotten,
@@ -290,7 +293,7 @@ bugs! {
     /// A connection counts as silent although its socket has bytes that a late listener has not
     /// read.
     SilenceUnread,
-    /// An unrenewed lease lasts as long as the process.
+    /// On etcd or ZooKeeper, an expired lease keeps its lock as long as its process runs.
     LeaseNeverEnds,
     /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
@@ -301,7 +304,7 @@ bugs! {
     RevocationOfAnySession,
     /// A place in the queue is taken away by force, but a call can still get the lock by it.
     RevokedPlaceKept,
-    /// An ended watch continues at etcd for seconds.
+    /// A watch continues at etcd for seconds after the client has ended it.
     WatchesLeft,
     /// Each node in etcd gets a new name, which the server keeps until it compacts.
     NamesUsedOnce,
@@ -342,7 +345,8 @@ bugs! {
     SpoiltCounterKept,
     /// Fences continue beyond the range in which Lua's numbers are exact.
     FencesInexact,
-    /// After a refused batch of renewals, the same leases are renewed at once, again in one batch.
+    /// After a refused batch of renewals, the same leases are renewed at once, again in one batch
+    /// instead of in separate requests.
     RetriedTogether,
     /// A lock handed over to another process is still renewed and released by the first process.
     RenewedAfterHandOver,

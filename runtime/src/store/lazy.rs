@@ -1,8 +1,8 @@
 //! A wrapper that connects a store on a server in the background.
 //!
 //! Until the first connection, the wrapper behaves like a store whose server is away. It refuses
-//! requests, and calls that try only once fail at once. After the first connection, it forwards all
-//! requests to the connected store.
+//! all requests, so a call without a `wait` fails at once. After the first connection, it forwards
+//! all requests to the connected store.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -123,8 +123,8 @@ impl LockStore for LazyStore {
     fn is_away(&self) -> bool {
         match &self.store {
             Some(store) => store.is_away(),
-            // The store counts as away only after a failed attempt: the first attempt alone is no
-            // sign of an outage.
+            // Unlike `absence`, returns true only after a failed attempt: a first attempt that has
+            // not ended yet is no sign of an outage.
             None => self.has_failed(),
         }
     }

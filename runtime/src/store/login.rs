@@ -42,9 +42,8 @@ impl Provider {
     }
 
     /// Runs the program's function for credentials on a separate thread with its own runtime. The
-    /// function may block its thread, and the caller's runtime may itself be blocked by a
-    /// synchronous call. If the caller stops waiting, the function's future is dropped at its next
-    /// poll.
+    /// reasons: the function may block its thread, and a synchronous call may block the caller's
+    /// runtime. If the caller stops waiting, the function's future is dropped at its next poll.
     async fn ask(&self) -> Result<Credentials, SourceError> {
         if seeded!(CredentialsOnEngine) {
             return self.provide().await;

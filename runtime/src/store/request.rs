@@ -21,7 +21,6 @@ pub(crate) struct Request {
     pub(crate) patience: Duration,
 }
 
-/// The operation of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Take(Take),
@@ -171,8 +170,8 @@ impl TakeKind {
 }
 
 impl Give {
-    /// Returns a request that removes the lock at once, instead of keeping it for a time. No
-    /// earlier request has an unknown outcome.
+    /// Returns a request that removes the lock at once, instead of keeping it for a time. Use it
+    /// only if all earlier requests for the lock have a known outcome.
     pub(crate) fn now(key: FullKey, token: Token, kind: GiveKind) -> Self {
         Self {
             key,

@@ -101,8 +101,8 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
     ))
 }
 
-/// True if all characters may occur in a scheme (RFC 3986, section 3.1). The check rejects a URL
-/// with credentials before its scheme, because credentials contain `:` or `@`.
+/// True if all characters may occur in a scheme (RFC 3986, section 3.1). Error texts show the
+/// scheme, so credentials before it must fail this check. They do, because they contain `:` or `@`.
 fn is_scheme(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

@@ -17,7 +17,7 @@ pub(crate) const PAGE: usize = 200;
 /// of an answer.
 pub(crate) const MOST_TOLD: usize = 1_000;
 
-/// Pending answer of a [`Source`]: the future that each of its methods returns.
+/// Pending answer of a [`Source`]: the future that `look`, `page` and `take_away` return.
 pub(crate) type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
 /// Part of a store that inspects its locks. It uses separate connections, which it opens when it
@@ -38,8 +38,8 @@ pub(crate) trait Source: Send {
     /// free at once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// Returns the time that `take_away` may need in addition to other calls, because it may wait
-    /// for the holder.
+    /// Returns the extra time that `take_away` may need compared with other calls, because it may
+    /// wait for the holder.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }

@@ -36,10 +36,9 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// The program's own rustls configuration, instead of `ca` and `client`.
     pub(crate) given: Option<Given>,
-    /// The TLS configuration. The first connection builds it, because reading the system's
-    /// authorities takes long. Later connections use the same certificates. A pool that is not lazy
-    /// opens the first connection before it has an engine, so its engine never waits for this
-    /// reading.
+    /// The TLS configuration. The first connection builds it, and later connections reuse it,
+    /// because reading the system's authorities takes long. A pool that is not lazy opens its first
+    /// connection before it has an engine, so its engine never waits for this reading.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }

@@ -75,15 +75,15 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Fails if any option outside `left` remains. A later parser reads the options in `left`.
+    /// Fails if any option remains, except the options in `left`, which a later parser reads.
     /// `known` lists all options of the store, for the error text.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
-        // The error shows the name only if it looks like an option. It may be the end of a password
-        // that contains a `?`.
+        // The error shows the name only if it looks like an option. Any other name may be the end
+        // of a password that contains a `?`.
         let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();

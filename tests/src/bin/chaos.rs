@@ -72,7 +72,8 @@ struct Full {
     /// servers (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
-    /// Number of requirements that run at the same time. Most requirements wait most of the time.
+    /// Number of requirements that run at the same time. More than one, because most requirements
+    /// wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
     /// Runs each requirement at the small size that the test suite uses.

@@ -59,8 +59,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Calls without a watchdog. A result is kept under the path of its function, which does not
-/// contain the type. So [`Plain`] and [`Renewed`] share their results.
+/// Calls without a watchdog. A result is kept under the path of its function. This path does not
+/// contain the type, so [`Plain`] and [`Renewed`] share their results.
 struct Plain;
 
 impl Plain {

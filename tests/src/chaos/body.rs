@@ -23,19 +23,20 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// Runs the body of a nested call, which a body of the form `Nesting` makes.
+/// Takes the lock again inside a body of the form `Form::Nesting`, and runs the body of this nested
+/// call.
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
 }
 
-/// Runs the body of a call that neither downgrades its lock nor returns an answer.
+/// Runs the body of a call that neither downgrades its lock nor has `replay`.
 pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
     ran(errand, lock).await.map(drop)
 }
 
-/// Like `inside`, but returns two numbers: of this body, and of the body that made its order
-/// (`Work::Order`).
+/// Like `inside`, but for a call with `replay`. Returns the number of this body, and the number of
+/// the body that inserted its order (`Work::Order`).
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());

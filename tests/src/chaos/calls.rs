@@ -185,8 +185,8 @@ async fn leading(errand: Errand) -> Result<(), LockError> {
     request.lead(lead).await?
 }
 
-/// Takes the lock as a guard, because only a guard can be downgraded. A guard has no gate, so the
-/// body itself checks the lease.
+/// Takes the lock as a guard, because only a guard can be downgraded. The library checks no lease
+/// before the polls of a body under a guard, so the body itself checks its lease.
 async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
     if watchdog {

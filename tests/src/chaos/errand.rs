@@ -36,7 +36,8 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// Start of the current poll of the whole call, read before the gate checks the deadline.
+    /// Start of the current poll of the whole call, read before the library checks the lease's
+    /// deadline and polls the body.
     pub(super) began: Arc<AtomicU64>,
     /// For a nested call: number of the outer body, whose lock the call enters.
     pub(super) within: Option<u64>,

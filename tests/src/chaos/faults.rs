@@ -48,8 +48,8 @@ impl Spans {
     }
 }
 
-/// Number of kinds of faults that hit the process: 0 to 3. Kind 2 kills a mortal process. The kinds
-/// from 4 to 13 hit the network of the process.
+/// Number of kinds of faults that hit the process. These are the kinds 0 to 3, and kind 2 kills a
+/// mortal process. The kinds 4 to 13 hit the network of the process.
 const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;

@@ -220,8 +220,8 @@ pub(super) fn on_threads(
             .collect();
         for lane in lanes {
             if let Err(panic) = lane.join() {
-                // Panics with the text of the thread's panic. If the scope joined the thread, its
-                // own panic would have another text.
+                // Panics with the text of the thread's panic. Otherwise, the scope would panic with
+                // another text.
                 resume_unwind(panic);
             }
         }

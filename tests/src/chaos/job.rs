@@ -19,8 +19,8 @@ pub struct Job {
     pub seed: u64,
     /// Time limit of one request, in milliseconds.
     pub io_timeout_ms: u64,
-    /// Milliseconds of unbroken use after which the process's pools leave a key free for clients
-    /// without a queue. `None` for the default; 0 for never.
+    /// Time of unbroken use of a key, in milliseconds, after which the process's pools leave the
+    /// key free for clients without a queue. `None` for the default; 0 for never.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
     /// Base path of two files. After connecting, the process creates the file with the extension
@@ -181,7 +181,7 @@ impl Lane {
     }
 }
 
-/// Options of a call besides its mode.
+/// Form of a call: its options besides the mode, or another interface than the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// No options.
@@ -204,7 +204,8 @@ pub enum Form {
     },
     /// The call takes the lock as a guard, and releases the guard explicitly.
     ByHand,
-    /// The call waits until it leads, and leads until it ends. After a loss it waits again.
+    /// The call waits until it is the leader (`lead`), and stays the leader until its body ends.
+    /// After a lost lease, it waits again.
     Leading,
     /// The call takes the lock as a guard, and downgrades it to a shared lock after its work. Then
     /// the body reads the key's counter twice (after `Work::Count`) or does its work again.

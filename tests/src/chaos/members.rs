@@ -137,8 +137,8 @@ impl Wires<'_> {
                 2 => ("black hole", Some(Flow::BlackHole)),
                 _ => ("replies swallowed", Some(Flow::LoseAnswers)),
             };
-            // An index without a proxy stands for all proxies. So the fault hits the proxy of one
-            // member, or the proxies of all members.
+            // Half of the possible indexes have no proxy, and stand for all proxies. So the fault
+            // hits the proxy of one member, or the proxies of all members.
             let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
             let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
             let struck = match self.pipes.get(one) {

@@ -14,8 +14,8 @@ use crate::random::Random;
 
 /// Number of concurrent processes.
 const PROCESSES: usize = 4;
-/// Greatest random part of a process's life; half the run if this is shorter. Each life also has a
-/// fixed part, a tenth of this time.
+/// Greatest random part of a process's life. In a short run, the greatest part is half the run
+/// instead. Each life also has a fixed part, a tenth of the greatest random part.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Runs the calls of `lanes` for `time` in four processes. Each process is killed at random times

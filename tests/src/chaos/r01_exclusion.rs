@@ -1,10 +1,11 @@
 //! Requirement 1: no two leases of one key overlap, under any fault.
 //!
-//! Worker processes increment counters under locks. Each process reaches a Redis server through a
-//! separate proxy, which injects network faults. This server writes every change to disk before it
-//! answers, because no promise covers a server that loses acknowledged writes. With `memory://`
-//! each process has a separate store, and is stopped and killed. Its replacement starts with an
-//! empty store, whose fences begin again, so it uses new keys.
+//! Worker processes increment counters under locks. Each process reaches a Redis or PostgreSQL
+//! server through a separate proxy, which injects network faults. The server writes every change to
+//! disk before it answers, because no promise covers a server that loses acknowledged writes. A
+//! `memory://` store is part of its process, so the faults from outside are stops and kills of the
+//! process. The process that replaces a killed one starts with an empty store, whose fences begin
+//! again. So it uses new keys.
 
 use std::time::Duration;
 
@@ -94,7 +95,8 @@ pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lanes = vec![
         count("short", 100, 32, false, 200),
         count("short", 100, 8, true, 3_000),
-        // Some of these bodies are always inside their locks, so that every fault hits held leases.
+        // At any time, some of these long bodies are inside their locks, so that every fault hits
+        // held leases.
         count("long", 16, 6, false, 500_000),
         count("long", 16, 6, true, 900_000),
     ];

@@ -1,9 +1,9 @@
 //! Requirement 1 while masters fail. Counts overlapping holders of one lock, for each value of
 //! `replicas` (the number of replicas that must have a lock).
 //!
-//! Replication is asynchronous. If no replica has a lock yet, the lock is lost with its master.
-//! Another call can then get it before the first body has ended. Such overlaps are counted. With
-//! `replicas=all` there must be none.
+//! Replication is asynchronous. If a master fails before a replica has a copy of a lock, the lock
+//! is lost. Another call can then get the lock before the first holder's body has ended. Such
+//! overlaps are counted. With `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -138,8 +138,9 @@ pub(super) fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Guard that ends the schedule of faults when dropped, even by a panic of the thread that injects
-/// faults. Otherwise the scope would wait for its other threads forever.
+/// Guard that sets the flag `over` when dropped, even by a panic. The other threads of the scope
+/// inject faults until the flag is set. Without the guard, the scope would wait for them forever
+/// after a panic.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {

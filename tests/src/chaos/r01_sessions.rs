@@ -133,8 +133,9 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
     leaders
 }
 
-/// Guard that ends the schedule of faults when dropped, even by a panic of the thread that injects
-/// faults. Otherwise the scope would wait for its other threads forever.
+/// Guard that sets the flag `over` when dropped, even by a panic. The other threads of the scope
+/// inject faults until the flag is set. Without the guard, the scope would wait for them forever
+/// after a panic.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {

@@ -1,4 +1,5 @@
-//! Requirement 3: a lease starts before its request is sent, even if the reply is late.
+//! Requirement 3: a lease counts from the time at which its request is sent, even if the reply is
+//! late.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -17,9 +17,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // Number of replies to lose in a full run, and of threads. Both are lower for PostgreSQL: the
-    // client connects again after each lost reply, and PostgreSQL starts a process for each
-    // connection.
+    // Number of replies to lose in a full run, and number of threads. Both are lower for
+    // PostgreSQL, because the client connects again after each lost reply, and PostgreSQL starts a
+    // process for each connection.
     let (wanted, threads) = match ground.store {
         Store::Postgres => (2_000, 4),
         _ => (10_000, 16),

@@ -1,4 +1,5 @@
-//! Requirement 7: a dropped or refused call leaves no lock on the server (an "orphan").
+//! Requirement 7: a dropped call leaves no lock on the server (an "orphan") for longer than a
+//! bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,9 +25,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const TTL: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(200);
 
-/// Returns the time after which at most one orphan in a hundred may remain on a reachable store. A
-/// silent connection to PostgreSQL is replaced only after half a second, because a commit may have
-/// to wait for the disk.
+/// Returns the time after which at most one dropped call in a hundred may still have an orphan on a
+/// reachable store. On PostgreSQL this takes longer: the client replaces a silent connection only
+/// after half a second, because a commit may have to wait for the disk.
 fn soon(store: Store) -> Duration {
     Duration::from_millis(if store == Store::Postgres { 800 } else { 100 })
 }
@@ -97,8 +98,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
     judge(sheet, soon, reachable.into_inner(), slow.into_inner());
 }
 
-/// Checks that, with a reachable store, at most one in a hundred orphans lived longer than `soon`.
-/// `slow` of the `reachable` dropped calls had such an orphan.
+/// Checks that, with a reachable store, at most one dropped call in a hundred left an orphan for
+/// longer than `soon`. `reachable` is the number of these calls, and `slow` the number of calls
+/// with such an orphan.
 fn judge(sheet: &Sheet, soon: Duration, reachable: u64, slow: u64) {
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {soon:?}"

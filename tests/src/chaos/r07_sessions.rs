@@ -1,5 +1,5 @@
-//! Requirement 7 in etcd and ZooKeeper: a dropped or refused call leaves no node in the lock's
-//! directory, although the session of its process continues.
+//! Requirement 7 in etcd and ZooKeeper: a dropped call leaves no node in the lock's directory for
+//! longer than a bound, although the session of its process continues.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

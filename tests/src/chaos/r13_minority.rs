@@ -1,5 +1,6 @@
 //! Requirement 13: with a minority of the Redlock nodes down or hung, every lock can be taken. The
-//! 99th percentile of the durations of `acquire` grows by at most one node time-out.
+//! 99th percentile of the durations of `acquire` is at most one node time-out longer than with all
+//! nodes.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

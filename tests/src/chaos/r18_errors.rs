@@ -25,8 +25,8 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// For each answer of a server: the error code that callers see, and true if the call should be
-/// retried.
+/// Error answers of a server, each with the error code that callers get, and true if the call
+/// should be retried.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -169,10 +169,11 @@ impl Front {
         }
     }
 
-    /// Returns the code that callers see, and true if the call should be retried. A Cluster client
-    /// follows a redirect (`MOVED`, `ASK`), here to a port without a listener, so callers get an
-    /// I/O error. If a server reports a missing script, the client sends the script's source.
-    /// Callers then get the lock, and the code is `nothing`.
+    /// Adapts an entry of `ANSWERS` to the servers in use. Returns the code that callers get, and
+    /// true if the call should be retried. A Cluster client follows a redirect (`MOVED`, `ASK`),
+    /// here to a port without a listener, so callers get an I/O error. If a server reports a
+    /// missing script, the client sends the script's source. Callers then get the lock, and the
+    /// code is `nothing`.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -201,7 +202,8 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
     let ended = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
     let code = match ended {
         Ok(_) => "nothing".to_owned(),
-        // A quorum reports one error. The text of this error contains the errors of the nodes.
+        // A quorum reports one error, whose text contains the errors of the nodes. The expected
+        // code is also the `key` of the lock.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains(key) =>
         {
@@ -229,7 +231,7 @@ fn max_clients(sheet: &Sheet) {
         Err(LockError::Unavailable { source }) => source.code(),
         _ => "nothing",
     };
-    // The server may close the connection before the client reads the answer.
+    // If the server closes the connection before the client has read the answer, the code is `io`.
     sheet.check(["maxclients", "io"].contains(&code), || {
         format!("too many clients became {refused:?}")
     });

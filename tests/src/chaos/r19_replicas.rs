@@ -47,7 +47,6 @@ trait Master {
     /// Returns the existing keys that begin with `name`, a key from [`key`](Self::key).
     fn left(&self, name: &str) -> Vec<String>;
 
-    /// Stops one replica.
     fn stop_a_replica(&mut self);
 
     /// Resumes the stopped replica.

@@ -15,7 +15,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Characters with a special meaning in a key, and characters of the encoding of a key.
+/// Characters with a special meaning in a key, characters of its percent-encodings (`%25`, `%3A`),
+/// and some others.
 const ALPHABET: [char; 14] = [
     ':', '%', '{', '}', '2', '5', '3', 'A', 'a', ' ', '\n', '\u{a0}', '日', '-',
 ];

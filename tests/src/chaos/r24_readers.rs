@@ -110,7 +110,7 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
     // A waiting writer repeats its request at intervals of at most 0.75 s. So it may enter up to
-    // 0.75 s after the end of the last lease.
+    // 0.75 s after the end of the last lease. The rest of the 1.2 s is slack.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

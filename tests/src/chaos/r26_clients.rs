@@ -237,9 +237,9 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns the number of nanoseconds by which the history's clock is ahead of `CLOCK_MONOTONIC`,
-/// which clients in any language can read. Of 1,000 readings, uses the fastest one, because it is
-/// the most exact.
+/// Returns the number of nanoseconds by which the history's clock is ahead of `CLOCK_MONOTONIC`.
+/// The clients use `CLOCK_MONOTONIC`, because any language can read it. Of 1,000 readings, uses the
+/// fastest one, because it is the most exact.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

@@ -87,8 +87,9 @@ fn without_a_pause(ground: &Ground, sheet: &Sheet, ours: Option<Ours>, programs:
     all.meet(ground, sheet, "without a pause");
 }
 
-/// Reports leasehold's sections per second: alone and without leaving the key free for other
-/// clients, alone, and beside the other clients.
+/// Reports leasehold's sections per second in three runs. The first two runs have no other clients.
+/// In the first run, leasehold also never makes way: it never leaves the key free for such clients.
+/// `beside` is the result of the run together with all other clients.
 fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     let never = alone(ground, sheet, ours, Some(Duration::ZERO));
     let alone = alone(ground, sheet, ours, None);

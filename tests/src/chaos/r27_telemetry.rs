@@ -1,9 +1,9 @@
 //! Requirement 27: a log or a metrics recorder may block, or panic once. Even then no lease is
 //! lost, and no call exceeds its time limit.
 //!
-//! The log and the recorder are user code that the engine calls. A process holds many locks while
+//! The log and the recorder are user code that leasehold calls. A process holds many locks while
 //! its log or its recorder writes to a full pipe, or panics. Further calls begin and end, and some
-//! queue for a lock that stays held. Meanwhile the server ends the connections, so that the engine
+//! queue for a lock that stays held. Meanwhile the server ends the connections, so that leasehold
 //! has something to log.
 
 use std::time::Duration;
@@ -121,7 +121,8 @@ fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts:
         });
     }
     let mut job = crew.job(&server.url(), vec![holders, busy, refused]);
-    // There must be more threads than the callers can block by writing to the log.
+    // A caller that writes to the blocked log blocks its thread. So there must be more threads than
+    // such callers.
     job.threads = 12;
     job.telemetry = Some(telemetry);
     let hand = crew.spawn(&job, None);

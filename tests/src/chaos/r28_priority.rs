@@ -1,8 +1,8 @@
 //! Requirement 28: callers of any priority delay no renewal.
 //!
-//! The callers' threads have the greatest nice value, and four threads that spin compete with them.
-//! The keeper, the thread that renews leases, has the usual nice value. It must not wait for work
-//! that a caller has begun and cannot continue.
+//! The callers' threads have the greatest nice value (the lowest priority), and four threads that
+//! spin compete with them. The keeper, the thread that renews leases, has the usual nice value. It
+//! must not wait for work that a caller has begun and cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

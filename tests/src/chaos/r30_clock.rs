@@ -143,8 +143,9 @@ fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
-/// Stops a process in the queue while another process waits behind it. Then sets the clock. Also
-/// releases the lock, unless the holder is a reader. The other process must enter within `BOUND`.
+/// Stops a process at the head of the queue, and lets another process queue behind it. Then sets
+/// the clock, and releases the lock unless the holder is a reader. The other process must enter
+/// within `BOUND`.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,
@@ -177,7 +178,7 @@ fn waiter(
     let held = if holder == Mode::Reader {
         Some(held)
     } else {
-        // An error is ignored, because a clock set forward has ended the lease.
+        // An error is ignored, because the lease has ended if the clock was set forward.
         let _ = runtime.block_on(held.release());
         None
     };

@@ -20,8 +20,8 @@ const CALLS: u32 = 4;
 const MOST_HAND_OVERS: u32 = 16;
 /// The longest duration of a section.
 const STAY: Duration = Duration::from_millis(3);
-/// On average, one in `RENEWED` sections renews its lease. One in `KEPT` exclusive leases ends with
-/// a release that keeps the key locked for `KEEP`.
+/// Frequencies of rare steps. On average, one in `RENEWED` sections renews its lease. One in `KEPT`
+/// exclusive leases ends with a release that keeps the key locked for `KEEP`.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
 /// Time for which a release with `keep` leaves the key locked.

@@ -1,7 +1,7 @@
-//! Requirement 34 (each order is made once) while masters fail. If a master fails before a kept
-//! result is on a replica, the result is lost, and the next call runs the body again. The unique
-//! key of the table rejects a second order, so this body returns the first order. So every click (a
-//! call for the order) gets the first order.
+//! Requirement 34 (each order is made once) while masters fail. A master may fail before a kept
+//! result is on a replica. The result is then lost, and the next call runs the body again. The
+//! unique key of the table rejects the second order, so the second body returns the first order. In
+//! this way, every click (a call for the order) gets the first order.
 
 use super::crew::Crew;
 use super::ground::{Ground, Requirement};

@@ -188,7 +188,8 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
         }
         living.join().expect("no panic")
     });
-    // On a busy machine, no call may have got a kept result yet, so the run waits for such a call.
+    // On a busy machine, possibly no call has got a kept result yet. So the run waits for such a
+    // call.
     let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
     let mut watch = crew.watch();
     sheet.check(watch.wait_for(LONG, replayed).is_some(), || {

@@ -154,9 +154,9 @@ enum Outcome {
     Done,
 }
 
-/// Finds, for each lock taken away, how its holder ended. A loss counts if it is noted from the
-/// operator's request until `within` after the answer. An ended body counts from `within` before
-/// the request until the answer: its release may still be on the way to the store.
+/// Finds, for each lock taken away, how its holder ended. A loss counts if the holder noted it from
+/// the operator's request until `within` after the answer. An ended body counts from `within`
+/// before the request until the answer, because its release may not have reached the store yet.
 fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -210,8 +210,9 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let storm = Storm {
         job: r01_exclusion::job,
         beside: &beside,
-        // The run ends only after at least one lock was taken away. On a busy machine, most holders
-        // have released their locks when an operator's command reaches the store.
+        // The run ends only after at least one lock was taken away. On a busy machine this takes
+        // long, because most holders release their locks before an operator's command reaches the
+        // store.
         awaited: Some(b"{\"note\":\"taken_away\""),
         progress: Progress::Sections,
         enough: SECTIONS,
@@ -412,8 +413,9 @@ fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
     keys.get(usize::try_from(random.below(count)).unwrap_or(0))
 }
 
-/// Returns the process whose lock the command `release` with this answer has taken away. Returns
-/// `None` if the lock had no holder, or if another operator had already taken the lock away.
+/// Returns the process that lost its lock to the command `release`, according to the command's
+/// answer. Returns `None` if the lock had no holder, or if another operator had already taken the
+/// lock away.
 fn holder_of(answer: &Value) -> Option<u32> {
     let holder = &answer["was"]["holders"][0];
     let revoked = holder["revoked"].as_bool()?;

@@ -1,5 +1,5 @@
-//! Requirement 37: a call dropped at any await leaves no lock behind. A task spawned by its body
-//! outlives the call, and detects the loss of the lock before the next body begins.
+//! Requirement 37: a call dropped at any await leaves no lock behind. A task spawned by the call's
+//! body outlives the call, and its handle reports the loss of the lock before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const WANTED: u64 = 20_000;
 /// polls.
 const MOST_POLLS: u64 = 1_000;
 /// Time after which no lock of a dropped call is left on a reachable store. It includes the second
-/// for which the store may reserve a lock for a process without waiting calls.
+/// for which the store may reserve a lock for a process whose waiting calls were dropped.
 const BOUND: Duration = Duration::from_secs(3);
 /// Time within which the last request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
@@ -154,8 +154,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(report.still_held + report.unconfirmed == 0, || {
         format!("the engine still has locks of dropped calls: {report:?}")
     });
-    // Only this function and the tasks spawned by bodies still own `visits`. Such a task ends when
-    // its handle reports the loss of the lock.
+    // Besides this function, only the tasks spawned by bodies still own `visits`. Such a task ends
+    // when its handle reports the loss of the lock, so the count must fall to 1.
     let ended = wait::try_until(LONG, || Arc::strong_count(&visits) == 1);
     sheet.check(ended.is_some(), || {
         "a handle stays good without its call".to_owned()
@@ -173,8 +173,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Checks that no lock is left, not even one reserved for a process without waiting calls. The
-/// request of a dropped call may arrive late, so all keys must stay free for `QUIET`.
+/// Checks that no lock is left, not even one reserved for a process whose waiting calls were
+/// dropped. The request of a dropped call may arrive late, so all keys must stay free for `QUIET`.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();
@@ -212,8 +212,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Until the time is over, drops calls of each form at each await and at random times, with and
-    /// without contention.
+    /// Drops calls of each form at each await and at random times, with and without contention,
+    /// until the time is over.
     async fn run(mut self, until: Instant) {
         while Instant::now() < until {
             for form in self.forms {
@@ -279,8 +279,8 @@ impl Caller {
 /// Runs a process that drops every call, and checks that the heap of the process does not grow.
 fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     if ground.store == Store::Memory {
-        // A `memory://` store exists only inside one process, where `dropped` has already tested
-        // it.
+        // A `memory://` store exists only inside one process. `dropped` has already checked that no
+        // lock stays in it, but the growth of the heap is not checked.
         return;
     }
     let crew = ground.crew("dropped-calls");

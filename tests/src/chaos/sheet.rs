@@ -167,7 +167,8 @@ impl Sheet {
         *outcome.tally.faults.entry(kind.to_owned()).or_default() += count;
     }
 
-    /// Notes the time from the end of the last body until its key was free.
+    /// Notes the time from the end or failure of a holder until its key was free or had its next
+    /// holder.
     pub fn release(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);

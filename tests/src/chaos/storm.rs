@@ -1,9 +1,10 @@
 //! Worker processes under every fault, until they have made enough progress.
 //!
-//! On Redis each process has a separate network to a server that writes every change to disk before
-//! it answers. (No promise covers a server that loses acknowledged writes.) With `memory://` each
-//! process has a separate store, and the only faults are stops and kills. The process that replaces
-//! a killed one starts with an empty store, so it uses new keys.
+//! On Redis each process reaches the server through a separate proxy, which injects network faults.
+//! The server writes every change to disk before it answers, because no promise covers a server
+//! that loses acknowledged writes. With `memory://` each process has a separate store, and the only
+//! faults from outside are stops and kills. The process that replaces a killed one starts with an
+//! empty store, whose fences begin again. So it uses new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +33,8 @@ const PATIENCE: u32 = 12;
 
 /// The workers' job, and the conditions for the end of their run.
 pub(super) struct Storm<'a> {
-    /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
+    /// Function that makes the job of a worker from the URL of its store, the prefix of its keys,
+    /// and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
     /// Function called in parallel with the workers on Redis, with the server's URL and a flag. It
     /// must return once the flag is true.

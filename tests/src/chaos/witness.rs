@@ -1,4 +1,5 @@
-//! Writes notes about the locks that the harness's own process holds, instead of a worker process.
+//! Notes about locks that the harness's own process holds. Usually, worker processes hold the
+//! locks, and write the notes about them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -23,7 +23,8 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// Time limit for the process to end after its standard input was closed by the parent.
+/// Time limit for the process to end after its standard input was closed by the parent. Also the
+/// time limit for the wait at a gate (`wait_at`).
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);

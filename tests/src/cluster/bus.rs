@@ -43,7 +43,7 @@ impl Bus {
         }
     }
 
-    /// The port of the proxy, at which the other nodes reach the node behind it.
+    /// Returns the port of the proxy, at which the other nodes reach the node behind it.
     pub(super) fn port(&self) -> u16 {
         self.port
     }

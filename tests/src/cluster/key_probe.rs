@@ -16,13 +16,13 @@ pub struct ClusterProbe {
 }
 
 impl ClusterProbe {
-    /// A probe for the keys with this prefix.
+    /// Creates a probe for the keys with this prefix.
     pub fn new(cluster: &'static Cluster, prefix: &str) -> Self {
         let prefix = prefix.to_owned();
         Self { cluster, prefix }
     }
 
-    /// The probe of the key's master, and the key as it is on the server.
+    /// Returns the probe of the key's master, and the key as it is on the server.
     fn on(&self, key: &str) -> (&RedisProbe, String) {
         let key = format!("{}{key}", self.prefix);
         (self.cluster.probe_of(&key), key)

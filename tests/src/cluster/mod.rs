@@ -39,7 +39,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A configuration with masters only, without a password.
+    /// Creates a configuration with masters only, without a password.
     pub fn new() -> Self {
         Self::default()
     }
@@ -142,7 +142,7 @@ impl Setup {
     }
 }
 
-/// The first and the last slot that a master has at the start.
+/// Returns the first and the last slot that a master has at the start.
 fn slots_of(master: usize) -> (usize, usize) {
     (master * SLOTS / MASTERS, (master + 1) * SLOTS / MASTERS - 1)
 }
@@ -177,7 +177,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The URL for a pool, with all running nodes.
+    /// Returns the URL for a pool, with all running nodes.
     pub fn url(&self) -> String {
         let hosts = self
             .running()
@@ -185,12 +185,12 @@ impl Cluster {
         format!("redis-cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// A node's process.
+    /// Returns a node's process.
     pub fn server(&self, node: usize) -> &Server {
         &self.node(node).server
     }
 
-    /// A probe of a node: a client outside leasehold.
+    /// Returns a probe of a node. The probe is a client outside leasehold.
     pub fn probe(&self, node: usize) -> &RedisProbe {
         &self.node(node).probe
     }
@@ -202,12 +202,12 @@ impl Cluster {
         }
     }
 
-    /// The probe of a key's master.
+    /// Returns the probe of a key's master.
     pub fn probe_of(&self, key: &str) -> &RedisProbe {
         self.probe(self.owner(self.slot(key)))
     }
 
-    /// The slot of a key. The key must be passed as it is on the server.
+    /// Returns the slot of a key. The key must be passed as it is on the server.
     ///
     /// # Panics
     ///
@@ -217,7 +217,7 @@ impl Cluster {
         any.run(cmd("CLUSTER").arg("KEYSLOT").arg(key))
     }
 
-    /// The node that reports the slot as its own.
+    /// Returns the index of the node that reports the slot as its own.
     ///
     /// # Panics
     ///
@@ -227,7 +227,7 @@ impl Cluster {
         owner.expect("a node has the slot").0
     }
 
-    /// All keys of all masters, with their namespace.
+    /// Returns all keys of all masters, with their namespace.
     pub fn keys(&self) -> Vec<String> {
         let masters = self
             .running()
@@ -326,7 +326,7 @@ impl Cluster {
         });
     }
 
-    /// Number of different values of `current_epoch` that the running nodes report.
+    /// Returns the number of different values of `current_epoch` that the running nodes report.
     fn epochs(&self) -> usize {
         let epoch = |state: String| {
             let line = state.lines().find(|line| line.contains("current_epoch"));
@@ -408,7 +408,7 @@ fn has(node: &Node, slot: usize) -> bool {
     owner_seen_by(node, slot) == Some(own)
 }
 
-/// The id of the owner of the slot, as `node` reports it.
+/// Returns the id of the owner of the slot, as `node` reports it.
 fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
     let table: String = node.run(cmd("CLUSTER").arg("NODES"));
     let mut lines = table.lines();

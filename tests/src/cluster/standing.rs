@@ -12,21 +12,21 @@ use crate::wait;
 /// Time limit for one attempt of a replica to take over from a living master.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// The address from which a node connects to other nodes.
+/// Returns the address from which a node connects to other nodes.
 pub(super) fn address(node: usize) -> IpAddr {
     let last = u8::try_from(node + 1).expect("there are few nodes");
     Ipv4Addr::new(127, 0, 1, last).into()
 }
 
 impl Cluster {
-    /// The masters. Call this only while all nodes run and the cluster serves all slots.
+    /// Returns the masters. Call this only while all nodes run and the cluster serves all slots.
     pub fn masters(&self) -> Vec<usize> {
         let running = self.running();
         let masters = running.filter(|(_, node)| reports(node, "role:master"));
         masters.map(|(index, _)| index).collect()
     }
 
-    /// The replica of a master.
+    /// Returns the replica of a master.
     ///
     /// # Panics
     ///

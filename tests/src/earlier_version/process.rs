@@ -76,7 +76,7 @@ impl EarlierProcess {
         }
     }
 
-    /// The name of the process in queues and reservations.
+    /// Returns the name of the process in queues and reservations.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -313,8 +313,8 @@ fn forward(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// The argument with which a script puts the process into the queue of a held lock: `+` if `queue`
-/// is true, otherwise empty.
+/// Returns the argument with which a script puts the process into the queue of a held lock: `+` if
+/// `queue` is true, otherwise empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }
 }

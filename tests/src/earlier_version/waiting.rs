@@ -56,7 +56,8 @@ impl Lease {
         })
     }
 
-    /// Time at which the process gives the lock up, which is shortly before the end of the lease.
+    /// Returns the time at which the process gives the lock up, shortly before the end of the
+    /// lease.
     pub fn soft_end(&self, ttl: Duration) -> u64 {
         let margin = Duration::from_millis(50).max(ttl / 20).min(ttl / 4);
         self.deadline - nanos(margin)
@@ -203,8 +204,8 @@ impl Looks {
     }
 }
 
-/// Length of a lease with this ttl, counted from its request. A lease is shorter than its ttl by a
-/// hundredth and 2 ms, because the clocks of server and client may drift.
+/// Returns the length of a lease with this ttl, counted from its request. A lease is shorter than
+/// its ttl by a hundredth and 2 ms, because the clocks of server and client may drift.
 fn lease(ttl: Duration) -> Duration {
     ttl.saturating_sub(ttl / 100 + Duration::from_millis(2))
 }

@@ -17,7 +17,7 @@ pub struct Want {
 }
 
 impl Want {
-    /// A request for an exclusive lock, for one call.
+    /// Creates a request for an exclusive lock, for one call.
     pub fn alone(key: &str, ttl: Duration) -> Self {
         Self {
             key: key.to_owned(),
@@ -27,7 +27,7 @@ impl Want {
         }
     }
 
-    /// A request for a shared lock with at most `most` holders; 0 for no limit.
+    /// Creates a request for a shared lock with at most `most` holders; 0 for no limit.
     pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
         Self {
             most: Some(most),

@@ -69,7 +69,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// The server's revision, which each transaction that changes data increases by one.
+    /// Returns the server's revision, which each transaction that changes data increases by one.
     ///
     /// # Panics
     ///
@@ -79,7 +79,7 @@ impl Gateway {
         number(&self.answer("/v3/kv/range", &range)["header"]["revision"])
     }
 
-    /// Number of open watches on the server.
+    /// Returns the number of open watches on the server.
     ///
     /// # Panics
     ///
@@ -88,7 +88,7 @@ impl Gateway {
         self.metric("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// Number of proposed but uncommitted changes.
+    /// Returns the number of proposed but uncommitted changes.
     ///
     /// # Panics
     ///
@@ -187,7 +187,7 @@ impl Gateway {
         deleted["deleted"] == "1"
     }
 
-    /// Remaining whole seconds of a lease; 0 for an ended lease.
+    /// Returns the remaining whole seconds of a lease, or 0 for an ended lease.
     ///
     /// # Panics
     ///
@@ -327,7 +327,7 @@ fn number(value: &Value) -> i64 {
         .map_or(0, |text| text.parse().expect("a number"))
 }
 
-/// The first key after all keys with `prefix`.
+/// Returns the first key after all keys with `prefix`.
 fn end_of(prefix: &str) -> String {
     let (rest, last) = prefix.split_at(prefix.len() - 1);
     format!("{rest}{}", char::from(last.as_bytes()[0] + 1))

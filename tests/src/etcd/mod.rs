@@ -60,8 +60,8 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
-    /// Starts a cluster of `members` servers. The other members reach each server through its
-    /// proxy.
+    /// Starts a cluster of `members` servers. Each server has a proxy, and the other members reach
+    /// the server only through this proxy.
     ///
     /// # Panics
     ///

@@ -39,7 +39,8 @@ pub struct Report {
     pub torn: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// The longest time from `due` to `at` of a `Note::Free`, in nanoseconds.
+    /// The longest time until a key became free or got its next holder, in nanoseconds. It is from
+    /// the `Note::Free` notes.
     pub worst_release: u64,
     /// The longest time from the start of a call to its body or its refusal, in nanoseconds.
     pub longest_wait: u64,
@@ -247,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_late_end_of_a_stopped_process_is_not_an_overlap() {
-        // The first body left at 310, long after its deadline of 110, in a poll that had begun
-        // before the deadline.
+        // The poll in which the first body left began before its deadline of 110, and ended at 310.
+        // For the oracle, the body was inside only until 110, so the second body is no overlap.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -302,8 +303,8 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // The lease of `late` was requested at 19, before the first body left at 20. The body of
-        // `late` began at 30.
+        // The body of `late` began at 30, but its lease was requested at 19, before the first body
+        // left at 20. So another master may have granted it.
         let late = Note::Enter {
             key,
             asked,
@@ -358,8 +359,8 @@ mod tests {
     #[test]
     fn readers_may_overlap_only_with_readers() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
-        // Fences are in the order of the grants. The bodies may read the clock for the first time
-        // in a different order.
+        // Fences are in the order of the grants, but bodies of readers may first read the clock in
+        // another order. So the first body may have fence 2, and the second body fence 1.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
         assert_eq!(kinds(&readers), []);
         let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];

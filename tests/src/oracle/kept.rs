@@ -10,8 +10,8 @@ const ROUNDING: u64 = 3_000_000;
 /// Finds bodies that began while their key should still have been locked. `sections` must be in the
 /// order in which the bodies began.
 ///
-/// If the key is not `undisturbed`, a fault may lose the request to keep the key. The key must then
-/// stay locked only until the end of the body's lease.
+/// If the key is not `undisturbed`, a fault may lose the request to keep the key. The key then need
+/// not stay locked beyond the end of the body's lease.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {

@@ -8,8 +8,9 @@
 //! For the oracle a lease begins when the body first reads the clock. It lasts until its deadline
 //! `D`, or until the end of the body if that comes first. For the process a lease begins earlier,
 //! at `sent`: the time just before its request was sent. The request may be on its way for so long
-//! that it is granted only after the end of the previous lease. So `sent` may well be inside the
-//! previous lease. A separate check finds a value of `sent` that is too late (`LeaseTooLong`).
+//! that it is granted only after the end of the previous lease. So `sent` may be inside the
+//! previous lease, and the oracle does not use it as the start. A separate check finds a value of
+//! `sent` that is too late (`LeaseTooLong`).
 //!
 //! A section is one body inside the lock of one key. A call of several keys has one section for
 //! each key, with the deadline of that key. A nested call has a section inside the section of its

@@ -47,7 +47,7 @@ pub enum Note {
         /// Time of the request.
         at: u64,
     },
-    /// A body has read the same counter twice.
+    /// A body has read the counter of its key twice.
     Read {
         /// The locked key.
         key: String,
@@ -62,7 +62,8 @@ pub enum Note {
         /// The end of the lease at the time of the second reading.
         deadline: u64,
     },
-    /// A body writes a value that depends on an earlier reading.
+    /// A body writes the resource that the lock protects, such as a counter. The written value
+    /// depends on an earlier reading.
     Write {
         /// The locked key.
         key: String,
@@ -81,7 +82,7 @@ pub enum Note {
         /// True if the resource accepted the write.
         kept: bool,
     },
-    /// A body is polled after the end of its lease.
+    /// A body is polled at or after the end of its lease.
     LatePoll {
         /// The locked key.
         key: String,
@@ -140,7 +141,7 @@ pub enum Note {
         /// Fingerprint of the `replay` request whose body made the answer.
         answers: u64,
         /// True if all bodies insert the same unique key into a table, and answer with the number
-        /// of the body that succeeded. So all answers must name the same body.
+        /// of the body whose insert succeeded. So all answers must name the same body.
         unique: bool,
     },
     /// In the whole history, the store loses no result of this key, and answers each release.

@@ -17,7 +17,7 @@ pub(super) struct Answer {
     pub(super) asked: u64,
     pub(super) answers: u64,
     /// True if all bodies insert the same unique key into a table, and answer with the number of
-    /// the body that succeeded. So all answers must name the same body.
+    /// the body whose insert succeeded. So all answers must name the same body.
     pub(super) unique: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Keeps {
     #[default]
     Nothing,
     /// The store loses no result, but a release, which stores the result, may be lost. So a result
-    /// is certainly kept only after a call has got it.
+    /// is certainly kept only after a call has got it from the store.
     OnceSeen,
     /// The store loses no result, and answers each release.
     All,
@@ -75,7 +75,7 @@ pub(super) fn broken(
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
         // A body breaks the promise only if its lease was requested after the answer. Otherwise its
-        // lock may have been granted before the answer, although the body began after it.
+        // lock may have been granted before the answer, even if the body began after the answer.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(kinds(&twice), [], "the store may have lost the result");
         let all = [&twice[..], &[kept()]].concat();
         assert_eq!(kinds(&all), [Kind::RanAgain]);
-        // The first process was killed before its release.
+        // The first process was killed before its release, so it kept no result.
         let killed = [&ran(1, 10)[..1], &ran(2, 120)[..], &[kept()]].concat();
         assert_eq!(kinds(&killed), []);
         // The first body left after the end of its lease, so its result was not kept.

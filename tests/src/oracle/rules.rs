@@ -41,7 +41,7 @@ pub(super) struct KeyNotes {
     replays: Replays,
     takes: Takes,
     /// Writes that the resource refused during the writer's lease, because a newer holder had
-    /// already used it. Each has the number of the writing body, its time and a description.
+    /// already used it. For each write: the number of its body, the time, and a description.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -239,8 +239,8 @@ impl KeyNotes {
         if let Some(section) = self.section(holder) {
             section.deadline = section.deadline.max(deadline);
         }
-        // A second reading after the deadline may differ, because it belongs to a poll that began
-        // before the deadline.
+        // Two readings may differ if the second one is after the deadline, when another holder may
+        // write. Such a reading is allowed, because its poll began before the deadline.
         if at < deadline && first != last {
             let detail = format!("holder {holder} found {first}, and {last} at {at}");
             self.found(Kind::TornRead, detail);
@@ -318,7 +318,7 @@ impl KeyNotes {
             }
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
-            // A holder that downgrades its lock keeps its fence.
+            // The two parts of a downgraded section have the same fence, and are not compared.
             let before = before.filter(|earlier| earlier.holder != section.holder);
             if let Some(earlier) =
                 before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)

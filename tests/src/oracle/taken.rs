@@ -20,6 +20,7 @@ impl Takes {
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {
+                // The upper 32 bits of a body's number are the id of its process.
                 section.holder >> 32 == u64::from(*process)
                     && section.sent <= *by
                     && *from < section.end()

@@ -14,7 +14,8 @@ pub enum Kind {
     /// A grant had no fence, although the store promises fences.
     NoFence,
     /// A later holder has a smaller fence than an earlier holder, and requested its lease before
-    /// the end of the earlier lease. Reported instead of `FenceOrder`.
+    /// the end of the earlier lease. Reported instead of `FenceOrder`, because two masters may have
+    /// granted the two leases.
     Crossed,
     /// The resource accepted a write although it had already seen a newer fence.
     StaleWrite,

@@ -98,8 +98,8 @@ impl Postgres {
         })
     }
 
-    /// Starts a separate server for one test. It confirms commits before they are on the disk, so a
-    /// crash of the machine would lose data.
+    /// Starts a separate server for one test. To be fast, the server confirms commits before they
+    /// are on the disk, so a crash of the machine would lose data.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Postgres, ROLE, given_away, missing, program, succeeded};
 use crate::wait;
 
-/// Time limit for a standby to connect, or to become the primary.
+/// Time limit for a change of a setting, and for a standby to connect, catch up or become primary.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Postgres {
@@ -79,8 +79,8 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of this server's standbys. Before this call, tests stop the standbys'
-    /// processes. The standbys then cannot connect again, and get no later writes.
+    /// Ends the connections of this server's standbys. A test must pause the standbys before this
+    /// call. Otherwise they would connect again, and get the later writes.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }

@@ -15,7 +15,7 @@ use super::protocol::{Direction, Messages};
 use super::{After, Mode, Shared};
 use crate::random::Random;
 
-/// A message and the time at which it must arrive.
+/// The earliest time at which the proxy may pass a message on, and the message.
 type Parcel = (Instant, Vec<u8>);
 
 /// Carries messages in both directions until either side closes or the connection is cut.
@@ -193,7 +193,8 @@ impl<'a> Link<'a> {
     }
 
     /// Handles a reply that must be lost: replaces the reply or silences the connection. Returns
-    /// `true` if the connection must be closed instead. Other replies stay unchanged.
+    /// `true` if the connection must be closed instead. All other replies, and replies that are
+    /// errors, stay unchanged.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

@@ -1,8 +1,8 @@
 //! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
 //! The proxy runs on a separate thread, so it works even while all workers of the test's runtime
-//! are blocked. It cuts the stream into messages. So a fault hits exactly one message, or the
-//! moment between two messages.
+//! are blocked. It cuts the stream of bytes into messages, so that a fault can hit exactly one
+//! message.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,7 +101,7 @@ struct Shared {
     /// Number of calls of `half_open`. Each call closes the server side of all existing
     /// connections.
     half_open: watch::Sender<u64>,
-    /// Number of calls of `hang_up`, and the delay `late` from the last call.
+    /// Number of calls of `hang_up`, and the argument `late` of the last call.
     hang_up: watch::Sender<(u64, Duration)>,
     /// Time of the last command, in nanoseconds of `leasehold::__test::now`.
     last_command: AtomicU64,
@@ -113,7 +113,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the fate of the connection after its reply to `command` is lost, or `None` if this
+    /// Returns the fate of the connection if the reply to `command` must be lost, and `None` if the
     /// reply must pass. Each reply to lose uses up one of the requested losses.
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
@@ -231,8 +231,8 @@ impl Proxy {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all existing connections. Messages held back by [`Mode::Stall`]
-    /// still reach the server after the delay `late`, if the mode is no longer `Stall` then.
+    /// Closes the client side of all existing connections. Requests held back by [`Mode::Stall`]
+    /// still reach the server, once the delay `late` has passed and the mode is no longer `Stall`.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
             *number += 1;

@@ -1,7 +1,8 @@
 //! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! In this module, one message of a client is all frames up to a request for an answer, such as
-//! `Sync`. The server's answer, up to `ReadyForQuery`, is also one message.
+//! This module calls the protocol's own messages frames. A message of a client is all frames up to
+//! one that requests an answer, such as `Sync`. A message of the server is a whole answer, up to
+//! `ReadyForQuery`, or one frame that answers no command.
 
 /// The length of the first whole message of a client, or `None` while it is incomplete. The first
 /// message of a connection has no type byte.
@@ -21,8 +22,7 @@ pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     }
 }
 
-/// The length of the first whole message of a server, or `None` while it is incomplete. A message
-/// is one frame that answers no command, or a whole answer.
+/// The length of the first whole message of a server, or `None` while it is incomplete.
 pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     let (_, first) = frame(bytes, 0)?;
     if is_push(&bytes[..first]) {
@@ -39,12 +39,12 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// True if the message does not answer a command. The server sends such a message unasked, or to
-/// request data such as a password.
+/// True if the message does not answer a command. The server sends such a message unasked, or as a
+/// step of the log-in, such as the request for a password.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
         Some(b'A' | b'N') => true,
-        // Every authentication message except AuthenticationOk requests data.
+        // Authentication messages are steps of the log-in. AuthenticationOk begins the answer.
         Some(b'R') => message.get(5..9).is_some_and(|code| code != [0; 4]),
         _ => false,
     }
@@ -73,7 +73,7 @@ pub(super) fn is_error(reply: &[u8]) -> bool {
     false
 }
 
-/// Makes an error message from a text that begins with the SQLSTATE.
+/// Makes a whole answer that reports an error. `text` begins with the SQLSTATE.
 pub(super) fn error(text: &str) -> Vec<u8> {
     let code = text.split(' ').next().unwrap_or_default();
     let fields = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");

@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Lists the nodes below `path` in the order of their creation. The list is empty if `path`
-    /// does not exist. It includes all changes that any server has confirmed before.
+    /// does not exist. It includes all changes that any server has confirmed before this call.
     ///
     /// # Panics
     ///
@@ -133,8 +133,8 @@ impl Client {
         }
     }
 
-    /// Creates a persistent node. The server appends the next number of the directory to the node's
-    /// name. Returns the path of the node, or `None` if the directory does not exist.
+    /// Creates a persistent node. The server numbers the nodes of a directory, and appends the next
+    /// number to `path`. Returns the path of the node, or `None` if the directory does not exist.
     ///
     /// # Panics
     ///

@@ -38,8 +38,8 @@ pub(super) fn command(options: &[String], class: &str) -> Command {
     command
 }
 
-/// The folder of the packages: the value of `LEASEHOLD_TEST_ZOOKEEPER`, or the folder `NAME` in a
-/// parent folder of this program.
+/// The folder of the packages: the value of `LEASEHOLD_TEST_ZOOKEEPER`, or the folder `NAME` in any
+/// of the folders above this program.
 fn folder() -> &'static PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a proxy keeps a connection open while the member behind it does not listen yet.
-/// Without a proxy, a new leader that does not listen yet refuses a follower's connection, and the
-/// follower retries. A proxy can only close the connection, and the follower then abandons the
-/// leader.
+/// Time for which a proxy keeps a follower's connection open while the new leader behind the proxy
+/// does not listen yet. Without a proxy, such a connection is refused, and the follower retries. A
+/// proxy has already accepted the connection, so it could only close it, and the follower would
+/// then abandon the leader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.
@@ -31,7 +31,8 @@ struct Link {
 }
 
 impl Network {
-    /// Starts the proxies. `ports` contains the ports of each member for the other members.
+    /// Starts the proxies. `ports` contains, for each member, the ports on which it accepts
+    /// connections of the other members.
     pub(super) fn between(ports: &[[u16; 2]]) -> Self {
         let mut links = Vec::new();
         for from in 0..ports.len() {

@@ -121,8 +121,8 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// Lists the nodes in the directories of locks. The directories themselves are not listed,
-    /// because an empty directory may remain.
+    /// Lists the nodes in the directories of locks, but not in `%`, the directory of sessions. The
+    /// directories themselves are not listed, because tests allow empty directories to remain.
     fn left(&self) -> Vec<String> {
         let root = format!("/{}", self.chroot);
         let directories = self.client.names(&root).into_iter();
@@ -135,8 +135,8 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// Lists the revocations in the directories of sessions. The directories themselves are not
-    /// listed, because an empty directory may remain.
+    /// Lists the revocations, which are in one directory for each session. The directories
+    /// themselves are not listed, because tests allow empty directories to remain.
     fn revocations(&self) -> Vec<String> {
         let sessions = format!("/{}/%", self.chroot);
         let directories = self.client.names(&sessions).into_iter();

@@ -215,7 +215,8 @@ async fn a_spawned_task_ends_like_a_tokio_task() {
     free().await;
 }
 
-/// Fails if `spawn` needs a scope, or panics in a case in which `tokio::spawn` does not.
+/// Fails if `spawn` needs a scope. Also fails if it does not panic outside of a runtime, as
+/// `tokio::spawn` does.
 #[test]
 fn spawn_needs_no_scope() {
     let task = runtime().block_on(async {

@@ -76,9 +76,10 @@ fn stacked(id: u64) -> Result<bool, LockError> {
     Ok(is_held(&format!("outer:{id}")) && is_held(&format!("inner:{id}")))
 }
 
-/// A function with its own `block_on`, which the attribute must accept. Only in a test or in `main`
-/// is the name refused: there it shows that `#[tokio::main]` or a similar attribute made the
-/// function synchronous.
+/// A function that calls its own `block_on`, which the attribute must accept. The attribute refuses
+/// this name only in `main`, and in a body that begins with `let body = async`. There, the name
+/// shows that `#[tokio::main]` or a similar attribute has already made an async function
+/// synchronous.
 #[distributed_lock(key = "bridge:<id>", ttl = "1s")]
 fn bridge(id: u64) -> Result<u64, LockError> {
     Ok(block_on(|| id))

@@ -31,14 +31,14 @@ async fn no_argument(_id: u64) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// The key's text comes from the caller, so the angle brackets in it are not a template.
+/// Uses the text of the caller as the key, so angle brackets in it are not a template.
 #[distributed_lock(key = id, ttl = "1s", guard = lock)]
 async fn argument(id: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// The macro cannot fill in the placeholders of a template in a constant or a field. Fails if such
-/// a key is accepted, because all calls would then share one key.
+/// The macro cannot fill in placeholders in a constant or a field. Fails if a key with the
+/// placeholder of an argument is accepted, because all calls would then share one key.
 #[tokio::test]
 async fn is_refused() {
     locked(async {

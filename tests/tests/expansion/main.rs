@@ -30,8 +30,8 @@
 #![allow(clippy::needless_return, unknown_lints)]
 #![forbid(unsafe_code)]
 
-// This file contains the macros `forbidden!` and `forbidden_too!`, which the build script
-// generates.
+// The included file defines the macros `forbidden!` and `forbidden_too!`. The build script
+// generates it.
 include!(concat!(env!("OUT_DIR"), "/forbidden.rs"));
 
 forbidden! { mod forbidden; }

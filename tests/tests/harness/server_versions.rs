@@ -22,9 +22,9 @@ fn program(brand: &'static Brand) -> &'static Path {
     brand.program(files.parent().expect("it is in the target folder"))
 }
 
-/// Fails if a script or a command has another effect on a server of this brand than on the system's
-/// Redis. Also fails if the pool's check has findings, or the server does not show the client's
-/// name.
+/// Fails if a server of this brand does not pass the conformance tests, or answers random requests
+/// of many clients unlike the model. Also fails if the pool's check has findings, or the server
+/// does not show the client's name.
 async fn conforms(brand: &'static Brand) {
     let _place = room::enter();
     let options = ServerOptions::new().program(program(brand));

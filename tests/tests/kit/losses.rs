@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, is_lost, request, secs};
 
-/// Counts its own polls, and sleeps for a millisecond at the end of each poll.
+/// Counts its own polls. After each poll, a timer of one millisecond wakes it for the next one.
 async fn polls(count: &Cell<u32>) {
     loop {
         let mut sleep = Box::pin(sleep(Duration::from_millis(1)));

@@ -137,9 +137,9 @@ async fn only_time_losses_work_on_a_server() {
     }
 }
 
-/// In paused time, every time-out of a request to a server passes at once. Fails if `Kit::on`
-/// accepts a server in paused time, locks shared with other tests, or an unknown URL. Also fails if
-/// an error suggests no remedy.
+/// Fails if `Kit::on` accepts a server in paused time, in which every time-out passes before an
+/// answer. Also fails if it accepts a named memory store, whose locks other tests could share, or
+/// an unknown URL. Each error must suggest a remedy.
 #[tokio::test(start_paused = true)]
 async fn an_impossible_kit_returns_a_clear_error() {
     for (url, advice) in [

@@ -1,5 +1,5 @@
-//! Parents of `leasehold run` that pass an unusual state on to their child, as systemd, cron, Perl
-//! or a container's init may do.
+//! Parents of `leasehold run` that pass an unusual state on to their child, such as ignored or
+//! blocked signals. For example, systemd, cron, Perl or a container's init may do this.
 
 use std::process::{Command, Stdio};
 

@@ -26,8 +26,8 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if `release` takes a lock away although the answer is not yes, or if its question does not
-/// name the holder.
+/// `leasehold release` asks for a confirmation. Fails if any answer but yes takes the lock away, or
+/// if the question does not name the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_needs_a_confirmation() {
     let scene = Scene::begin().await;
@@ -55,7 +55,7 @@ async fn a_release_needs_a_confirmation() {
     .await;
 }
 
-/// Fails if `release` reports a free lock as released.
+/// Fails if `release` reports a free lock as released, or asks for a confirmation to release it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_free_lock_is_not_reported_as_released() {
     let scene = Scene::begin().await;
@@ -137,8 +137,8 @@ fn a_command_ends_before_the_next_holder_starts() {
     assert_eq!(next.wait().code, Some(0));
 }
 
-/// A command is stopped because an operator has taken its lock away, or because the lock was
-/// deleted. Fails if the event `stopping` has another reason.
+/// A command is stopped, once because an operator has taken its lock away, and once because the
+/// lock's key was deleted. Fails if the JSON event `stopping` does not give this reason.
 #[test]
 fn the_event_of_a_stopped_command_has_its_reason() {
     let _room = room::enter();

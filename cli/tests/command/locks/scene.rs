@@ -1,4 +1,5 @@
-//! Locks of each kind on one server, held by this process.
+//! Locks of each kind on one server: held by this process, kept after a release, or set by a client
+//! without leasehold.
 
 use std::time::Duration;
 

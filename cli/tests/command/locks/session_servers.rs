@@ -1,4 +1,4 @@
-//! The commands for locks on etcd and ZooKeeper, which do not report since when a lock is held.
+//! `leasehold ls`, `show` and `release` for locks on etcd and ZooKeeper.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::room;

@@ -54,7 +54,8 @@ fn shown(server: &Server, columns: usize, arguments: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Writes a lock to the server. Its holder `owner` is a host, a pid and possibly a function.
+/// Writes the key of a held lock to the server. `owner` is the holder: its host, its pid and
+/// possibly its function, such as `web-1 4711 shop::create_order`.
 fn hold(server: &Server, key: &str, owner: &str) {
     let (token, process) = ("0123456789abcdef".repeat(2), "1".repeat(32));
     let mut set = redis::cmd("SET");
@@ -121,8 +122,8 @@ fn short_rows_have_one_line() {
     assert!(lines[1].starts_with(row), "{lines:?}");
 }
 
-/// Fails if the output on a narrow terminal lacks a part of a short key, of its kind or of its
-/// holder.
+/// Fails if a narrow terminal does not show a short key, the lock's kind and the lock's holder in
+/// full.
 #[test]
 fn narrow_terminals_show_the_whole_key() {
     let _room = room::enter();

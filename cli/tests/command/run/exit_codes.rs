@@ -177,8 +177,7 @@ fn a_hanging_command_is_ended() {
     assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
-/// Fails if `leasehold run --json` prints an event in another format than a line of JSON, or omits
-/// information of the plain-text output.
+/// Fails if an event of `leasehold run --json` is not one line of JSON, or lacks a field.
 #[test]
 fn as_json() {
     let server = Server::start();

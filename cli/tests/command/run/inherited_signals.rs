@@ -24,7 +24,7 @@ fn blocked(names: &str) -> String {
     )
 }
 
-/// Returns the mask in a line such as `SigIgn: 0000000000001000`.
+/// Returns the signal mask in a line of `/proc/self/status`, such as `SigIgn: 0000000000001000`.
 fn mask(lines: &[String]) -> u64 {
     let digits = lines[0].split_ascii_whitespace().nth(1).expect("a mask");
     u64::from_str_radix(digits, 16).expect("a number")
@@ -73,8 +73,8 @@ fn an_ignored_sigchld_is_reset_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// The parent ignores SIGCHLD, and each of many commands ends at once. A command may end before its
-/// guardian, the process that waits for it, is ready. Fails if an exit code is lost.
+/// The parent ignores SIGCHLD, and starts many commands that end immediately. A command may end
+/// before its guardian, the process that waits for it, is ready. Fails if an exit code is lost.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();

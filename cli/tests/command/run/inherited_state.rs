@@ -95,8 +95,8 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})";
     assert_eq!(direct, run);
 }
 
-/// Fails if the command does not inherit the parent's limits, which `ulimit` sets, or systemd by
-/// `LimitNOFILE=` and `LimitCORE=`.
+/// Fails if the command does not inherit the parent's resource limits. They are set by `ulimit`, or
+/// by systemd with `LimitNOFILE=` and `LimitCORE=`.
 #[test]
 fn limits() {
     let setup = "\
@@ -113,8 +113,8 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if the command does not run in the parent's current directory, or if its relative path is
-/// searched in another directory.
+/// Fails if the command does not run in the parent's current directory. Also fails if a program
+/// with a relative path is not found there.
 #[test]
 fn the_current_directory_is_inherited() {
     let journal = Journal::new();

@@ -3,8 +3,8 @@
 //! stalls.
 //!
 //! The command and its grandchildren repeatedly append a line to a file. The next holder of the
-//! lock appends its own lines to the same file. After its first line, the previous holder's
-//! processes must not append anything.
+//! lock appends its own lines to the same file. After the next holder's first line, the previous
+//! holder's processes must not append anything.
 
 use std::fs;
 use std::process::Command;
@@ -18,8 +18,8 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// The ttl of the first holder. Without renewals, its processes are killed when a tenth of the ttl
-/// is left. That is long enough even on a busy machine.
+/// The ttl of the first holder. Without renewals, the guardian kills the holder's processes when a
+/// tenth of the ttl, half a second, is left. Even on a busy machine, they end within this time.
 const TTL: &str = "5s";
 
 /// Returns a command that ignores SIGTERM and starts two more processes. One is in the command's
@@ -165,9 +165,9 @@ fn the_guardian_is_suspended_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// Fails if a suspended guardian does not wake up when its `leasehold run` dies inside another
-/// `leasehold run`. The outer guardian then adopts the inner warden, which must wake the inner
-/// guardian.
+/// An inner `leasehold run` dies while its guardian is suspended. The outer guardian then adopts
+/// the inner warden, the process that must wake the inner guardian. Fails if the inner guardian
+/// stays suspended.
 #[test]
 fn a_nested_guardian_is_suspended_and_its_holder_is_killed() {
     let _room = room::enter();
@@ -236,8 +236,8 @@ fn the_holder_is_suspended_and_the_guardian_is_killed() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if a process of the command in another session survives a kill of the whole session, like
-/// `pkill -KILL --session`.
+/// All processes in the session of `leasehold run` are killed, as by `pkill -KILL --session`. Fails
+/// if a process that the command has started in another session survives.
 #[test]
 fn the_session_is_killed() {
     let _room = room::enter();
@@ -270,7 +270,8 @@ fn the_warden_is_killed() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(3), ""), "{ended:?}");
 }
 
-/// Fails if a command outlives the holder of the lock because the warden is dead, too.
+/// Fails if a command outlives the killed holder of the lock when the warden has been killed
+/// before.
 #[test]
 fn the_holder_and_the_warden_are_killed() {
     let _room = room::enter();
@@ -310,17 +311,17 @@ fn the_holder_the_guardian_and_the_warden_are_killed() {
     wait::until("the command is gone", LONG, || !is_alive(command));
 }
 
-/// Runs the launcher with settings like those from the guardian. The launcher becomes the command,
-/// unless `latest` has passed or its parent is not `parent`. `latest` is in nanoseconds since the
-/// machine started.
+/// Runs the launcher, the process that becomes the command, with settings like those from the
+/// guardian. The launcher refuses if `latest` (in nanoseconds since the machine started) has
+/// passed, or if its parent is not the process `parent`.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
     let settings = format!("{parent},{parent},{latest},false,false");
     ended(command.args(["%launcher", &settings, "echo", "ran"]))
 }
 
-/// Fails if a command starts after the end of its lease, because all processes stalled before its
-/// start.
+/// All processes of `leasehold run` can stall before the command starts. Fails if the command then
+/// starts after the end of its lease, or although its guardian is gone.
 #[test]
 fn a_command_does_not_begin_after_its_lease() {
     let us = std::process::id();

@@ -92,8 +92,8 @@ fn the_command_controls_the_terminal() {
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
-/// Fails if a `leasehold run` inside another one is refused another key. Also fails if it waits for
-/// the outer run's key instead of exiting with code 75.
+/// Fails if a `leasehold run` inside another one cannot lock a different key. Also fails if it
+/// waits for the outer run's key instead of exiting with code 75.
 #[test]
 fn runs_can_be_nested() {
     let _room = room::enter();

@@ -34,8 +34,8 @@ impl Postgres {
     }
 
     /// Sells in one transaction. After `verify`, no other buyer gets the lock until the transaction
-    /// has ended, even if the lease ends meanwhile. So the data read here does not change before it
-    /// is written.
+    /// has ended, even if the lease ends meanwhile. So the stock read here cannot change before
+    /// this transaction writes the new stock.
     pub(crate) async fn sell(
         &self,
         sku: &str,

@@ -21,7 +21,7 @@ use crate::error::ApiError;
 const DOUBLE_CLICK: Duration = Duration::from_millis(80);
 /// Interval between two queries for the holder of the lock.
 const LOOK: Duration = Duration::from_millis(100);
-/// Maximum number of times that a customer tries again after a 409.
+/// Maximum number of clicks on service B after service A was killed.
 const TRIES: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    /// Settings of a new process. `None` if both services are in this process.
+    /// Settings for starting a service as a process. `None` if both services are in this process.
     config: Option<Config>,
     running: Mutex<Vec<Running>>,
     /// All started processes, including the killed ones.
@@ -135,7 +135,8 @@ impl Services {
         self.running().into_iter().map(view).collect()
     }
 
-    /// Kills a process with SIGKILL, so that it sends no answer and releases no lock.
+    /// Kills the process of a service with SIGKILL, so that it sends no answer and releases no
+    /// lock.
     pub(crate) async fn kill(&self, name: &str) -> std::io::Result<()> {
         let process = {
             let mut running = self.lock();

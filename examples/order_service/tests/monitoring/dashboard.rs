@@ -10,7 +10,8 @@ pub(crate) struct Query {
     pub(crate) text: String,
 }
 
-/// Returns all queries of the dashboard, with the values that Grafana would insert for "All".
+/// Returns all queries of the dashboard, with the values that Grafana would insert for the choice
+/// "All".
 pub(crate) fn queries() -> Vec<Query> {
     let dashboard: serde_json::Value =
         serde_json::from_str(&page("dashboard.json")).expect("the dashboard is JSON");

@@ -27,7 +27,7 @@ const PAYMENT_MS: &str = "300";
 const CROWD: u32 = 60;
 
 /// The fields are dropped in order of declaration, so Prometheus and the services end before the
-/// servers that they use.
+/// Redis server and the files that they use.
 struct Scene {
     prometheus: Prometheus,
     services: [Service; 2],
@@ -171,7 +171,8 @@ fn a_store_that_is_down_is_reported(scene: &mut Scene) {
     scene.all_is_quiet("the store is back");
 
     scene.redis.pause();
-    // A service detects that the store does not answer only when it sends a request.
+    // A service detects a paused store only when it sends a request to the store. So the test
+    // causes such a request.
     let refused = scene.post(0, "/items/cup/buy", "");
     assert_eq!(refused.status, 503, "{refused:?}");
     scene.fires("LeaseholdStoreDown", "store", &name);

@@ -49,7 +49,7 @@ impl TwoServices {
     }
 }
 
-/// Fails if an item is sold twice, or an order is made or paid twice.
+/// Fails if an item is sold twice, or an order is made twice.
 #[test]
 fn each_order_is_made_once_and_nothing_is_oversold() {
     const BUYERS: usize = 60;
@@ -91,7 +91,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
     assert!(statuses.iter().all(known), "{statuses:?}");
     assert_eq!(sold("cup") + stock("cup"), 1_000);
 
-    // Afterwards, the rest of the stock is sold, and every order exists once.
+    // Buys the rest of the stock, and sends each order again. Each order must then exist once.
     for number in served..=STOCK {
         let answer = http::post(shop.address(number), "/items/kettle/buy", "");
         let expected = if number < STOCK { 201 } else { 410 };

@@ -40,7 +40,8 @@ fn jobs(probe: &RedisProbe) -> u64 {
     probe.run(cmd("XLEN").arg("jobs"))
 }
 
-/// Returns the worker that last received a job from the queue, and how often the job was delivered.
+/// Returns the worker that last received the oldest unfinished job, and how often this job was
+/// delivered. Returns `None` if no worker has a job.
 fn given(probe: &RedisProbe) -> Option<(String, u64)> {
     let mut pending = cmd("XPENDING");
     pending.arg("jobs").arg("workers").arg(&["-", "+", "1"]);

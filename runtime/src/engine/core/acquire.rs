@@ -70,7 +70,7 @@ impl Core {
             return Some(contended());
         }
         if acquire.share.is_some() {
-            // If another process holds a share, this call can hold a share at the same time. So
+            // Another process may hold only a share, and this call can then get a share, too. So
             // this call is refused only if a call of this process waits for the exclusive lock.
             let exclusive = |id| {
                 let acquire = self.tickets.get(id).map(Ticket::acquire);

@@ -1,16 +1,16 @@
 //! Acquiring all locks of one call with one request.
 //!
-//! The request takes all locks or none. It succeeds if the store finds all keys free. The core does
-//! not send it if a call of this process holds or waits for one of the keys. The core also does not
-//! send it while too many requests are under way. In both cases, the call takes its locks
-//! individually, and can queue for each. The call does the same if the store cannot take all locks
-//! in one step. If the store finds a key held, a call with a `wait` does the same, but a call that
-//! tries once is refused.
+//! The request takes all locks, if the store finds all keys free, or none. In three cases, the call
+//! takes its locks individually instead, and can queue for each:
+//! - A call of this process holds or waits for one of the keys, or too many requests are under way.
+//!   The core then does not send the request.
+//! - The store cannot take all locks in one step.
+//! - The store finds a key held, and the call has a `wait`. A call that tries once is refused.
 //!
 //! Each lock has its own ticket, and the tickets are independent after the grant. If the request
 //! fails, each ticket asks again alone, with the same token. So if the store had taken the locks
-//! before the failure, it recognizes the tokens and grants the locks again. The tickets of this
-//! request never queue for a held lock, so no two calls can wait for each other.
+//! before the failure, it recognizes the tokens and grants the locks again. Each ticket tries once,
+//! and so never queues for a held lock. So no two calls can each wait for a lock of the other.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ const MOST_SHARES_AT_ONCE: usize = 64;
 impl Core {
     /// Lets the head of the queue ask the store, if it may ask now. If the head requests a share,
     /// the calls directly behind it that request shares ask, too. Sets the head's timer and returns
-    /// the head. Removes an empty queue.
+    /// the head. If the queue is empty, removes it instead.
     pub(super) fn advance(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
         let queue = self.queues.get(key)?;
         if queue.is_empty() {
@@ -126,8 +126,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // The store replaces a connection that gives no answer in this time. Most of the
-        // `io_timeout` is then left to ask again on the new connection.
+        // The store's client replaces a connection on which no answer comes in this time. Most of
+        // the `io_timeout` is then left to ask again on the new connection.
         let patience = self.limits.io_timeout / 4;
         let acquire = ticket.acquire();
         let queue = acquire.waits();

@@ -125,9 +125,10 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if a try that found no lock proves a lost lease. It does only if the lease cannot have
-    /// expired by `now`, no other try can have removed the key, and `certain` is true. `certain` is
-    /// true if the outcomes of all acquires of the ticket were known when the try was sent.
+    /// True if a try that found no lock proves a lost lease. This needs three conditions: the lease
+    /// cannot have expired by `now`, no other try can have removed the key, and `certain` is true.
+    /// `certain` is true if the outcomes of all acquires of the ticket were known when the try was
+    /// sent.
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

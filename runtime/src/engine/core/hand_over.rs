@@ -1,7 +1,7 @@
 //! Handing a lock over from one call of this process to its successor, without asking the store.
 //!
-//! The key keeps its token, which moves to the successor together with the lease. That is safe for
-//! four reasons:
+//! The key keeps its token, which moves to the successor together with the lease. That is safe
+//! under four conditions:
 //! - The lease is still counted from the request that took or last renewed it.
 //! - Both calls have the same ttl, so no pending request of the old call can shorten the lease of
 //!   the new one.
@@ -11,9 +11,9 @@
 //!
 //! If one of these conditions is not met, the lock is released and requested again.
 //!
-//! The store may have lost the lock without the engine's knowledge. Then calls may begin on a lost
-//! lease, at most one for each reserved fence. Each begins only while at least half of the ttl is
-//! left. The fences of these calls are lower than that of a new holder.
+//! If the store loses the lock without the engine's knowledge, hand-overs begin calls on a lost
+//! lease. There is at most one such call for each reserved fence, and each begins only while at
+//! least half of the ttl is left. The fences of these calls are lower than that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;

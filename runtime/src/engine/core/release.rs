@@ -7,7 +7,8 @@
 //! sockets. The server still carried out all 100.
 //!
 //! If a removal finds the key gone, the core reports a lost lease ([`Removal::Gone`]). It does not
-//! if the key may have expired, or if another try of the same removal may have removed the key.
+//! report a loss if the key may have expired, or if another try of the same removal may have
+//! removed the key.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,11 +11,12 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 
 impl Core {
-    /// Ends the lease of the call that holds `key`, because the store has taken the key away from
-    /// it. `lease` is half of the call's token, and identifies the call. The store keeps other
-    /// clients out until the call has released the key, for at most three seconds.
+    /// Ends the lease of the call that holds `key`, after the store's message that it has taken the
+    /// key away from this call. `lease` is half of the call's token, and identifies the call. Until
+    /// the call has released the key, the store keeps other clients out, for at most three seconds.
     ///
-    /// A message that comes after the release has no effect, because tokens are not reused.
+    /// If the store's message comes only after the release, it has no effect, because tokens are
+    /// not reused.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
         if seeded!(self, RevocationUnnoticed) {
             return;

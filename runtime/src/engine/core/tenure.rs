@@ -1,7 +1,8 @@
-//! Limits on how long this process may hand a key over among its own calls.
+//! Limits on how long this process may keep a key by handing it over from call to call.
 //!
-//! Each hand-over uses one of the fences that the store reserved with the grant. Once another
-//! process waits, the number of further hand-overs and the time for them are limited, too.
+//! A hand-over gives the key to the next call of this process, without a request to the store. Each
+//! uses one of the fences that the store reserved with the grant. Once another process waits, the
+//! number of further hand-overs and the time for them are limited, too.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl Tenure {
                 .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
     }
 
-    /// Ends the hand-overs.
+    /// Prevents further hand-overs, because each needs a reserved fence.
     pub(super) fn end(&mut self) {
         self.reserved_fences = 0;
     }

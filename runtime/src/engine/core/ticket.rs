@@ -29,7 +29,7 @@ pub(crate) struct SiteId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
-    /// Maximum time for which the call may hold the lock, even if it is renewed.
+    /// Maximum time for which the call may hold the lock. No renewal extends the lease beyond it.
     pub(crate) max_hold: Option<Duration>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Acquire {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     /// Name of the holder, stored for operators: the annotated function or the `--name` of
-    /// `leasehold run`. A `replay` result is kept under this name, so the name must not depend on
-    /// the compiler.
+    /// `leasehold run`. A `replay` result is kept under this name, and later builds of the program
+    /// must find it. So the name must not depend on the compiler.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,
@@ -51,8 +51,8 @@ pub(crate) struct Acquire {
     pub(crate) watchdog: Option<Watchdog>,
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// Time for which the lock stays taken after a success; zero if no time was set before the
-    /// acquire.
+    /// Time for which the lock stays taken after a success, as set before the acquire. Zero if none
+    /// was set then. A guard may still set one at its release.
     pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
@@ -91,7 +91,7 @@ impl Adoption {
     }
 }
 
-/// A share of a lock, which other calls may hold at the same time.
+/// A share of a lock. Other calls may have shares of the same lock at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// A reader. Any number of readers may share the lock.
@@ -120,8 +120,8 @@ pub(super) struct Ticket {
     stage: Stage,
     /// Acquires with an unknown outcome: in flight, or sent on a connection that broke.
     open: OneOrMany<OpId>,
-    /// True if an acquire has succeeded, even if its answer came too late. The key may have this
-    /// ticket's token.
+    /// True if an acquire has succeeded, even if its answer came too late, or if the key was handed
+    /// over to this ticket. The key may then have this ticket's token.
     taken: bool,
     /// Time until which the key stays set after the release.
     kept_until: Option<Instant>,
@@ -161,9 +161,9 @@ pub(crate) enum Removal {
 }
 
 impl Acquire {
-    /// True if a lease counted from `sent` lasts until the end of this call's `min_hold`, even if
-    /// the process dies. Always true for a lock with a watchdog, whose `min_hold` need not
-    /// outlast the process.
+    /// True if a `min_hold` that begins now ends before the lease counted from `sent`. The key then
+    /// stays taken for this time even if the process dies. Always true for a lock with a watchdog,
+    /// because its `min_hold` does not promise that.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
         self.watchdog.is_some() || self.min_hold.is_none_or(lasts)
@@ -279,14 +279,14 @@ impl Ticket {
         self.adoption.as_deref().copied()
     }
 
-    /// Makes a waiting acquire repeat its request at `at`.
+    /// Makes a ticket that waits for an answer repeat its acquire at `at`.
     pub(super) fn ask_again_at(&mut self, at: Instant) {
         if let Stage::Asking { until, .. } = &mut self.stage {
             *until = at;
         }
     }
 
-    /// True if an acquire must repeat its request now.
+    /// True if the ticket must repeat its unanswered acquire now.
     pub(super) fn asks_again(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Asking { until, .. } if until <= now)
     }
@@ -384,7 +384,8 @@ impl Ticket {
     }
 
     /// Begins to remove the lock from the store. `awaited` is true if the caller waits for the
-    /// removal.
+    /// removal. If `makes_way` is true, the store then leaves the key free for other clients for a
+    /// moment.
     pub(super) fn start_cleanup(&mut self, awaited: bool, makes_way: bool, now: Instant) {
         let origin = match &self.stage {
             Stage::Held(lease) => Origin::Live {

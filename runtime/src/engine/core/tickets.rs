@@ -12,7 +12,7 @@ const STALE_TIMERS: usize = 64;
 /// All tickets, each with its timer.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
-    /// Boxed, because nearly half of the map's slots are empty.
+    /// Boxed to save memory, because nearly half of the map's slots are empty.
     by_id: IdMap<TicketId, Box<Ticket>>,
     timers: Timers,
 }

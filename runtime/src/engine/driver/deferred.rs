@@ -3,7 +3,7 @@
 //! A thread with a lower [`priority`] than the keeper puts its commands into this list. The task on
 //! this thread may then move to a thread with normal priority. Its later commands must not overtake
 //! the deferred ones. So a thread that takes the engine's mutex for a command executes all deferred
-//! commands first. Commands are removed from the list only under the mutex.
+//! commands first. Until the list is closed, commands are removed only under the engine's mutex.
 //!
 //! [`priority`]: super::priority
 
@@ -66,8 +66,8 @@ impl Deferred {
         list.map_or_else(Vec::new, |list| Locked(self, list).take())
     }
 
-    /// Closes the list, and returns its commands. The list accepts no command after this. Must not
-    /// be called under the engine's mutex.
+    /// Closes the list, and returns its commands. The list accepts no command after this. May
+    /// block, so it must not be called under the engine's mutex.
     pub(super) fn close(&self) -> Vec<Command> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.closed = true;

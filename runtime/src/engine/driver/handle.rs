@@ -35,9 +35,9 @@ impl Engine {
         }
     }
 
-    /// Sets the test kit that observes the engine. Must be called before the first command. It
-    /// takes the engine's mutex even on a low-priority thread. Later, this could delay the renewals
-    /// of held locks.
+    /// Sets the test kit that observes the engine. Must be called before the first command, because
+    /// it takes the engine's mutex even on a low-priority thread. Later, such a thread could delay
+    /// the renewals of held locks.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }
@@ -60,8 +60,8 @@ impl Engine {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Executes a command on this thread. If this thread has a lower priority than the keeper,
-    /// leaves the command to the keeper.
+    /// Executes a command on this thread, and starts missing listeners on the current runtime. If
+    /// this thread has a lower priority than the keeper, only leaves the command to the keeper.
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
         let shared = &self.shared;
         if shared.is_outranked() {

@@ -60,7 +60,8 @@ impl Keeper {
 
     /// Runs until the pool is dropped and all locks are released.
     pub(super) async fn run(mut self) {
-        // The first poll reads the store, which may have events from before the engine existed.
+        // Makes the first poll read the store, which may have events from before the engine
+        // existed.
         self.shared.store_waker.hand_over();
         poll_fn(|cx| self.poll(cx)).await;
     }

@@ -7,9 +7,9 @@
 //!
 //! The listeners of an ended runtime end too, and notify the engine. If a runtime is blocked, the
 //! keeper detects this: while requests are under way, it checks at intervals of [`WATCH`] whether
-//! an answer was read. If answers are unread, the keeper reads them. After two such checks in a
-//! row, the keeper takes over. For the time of [`PENALTY`], no listener runs, and the keeper waits
-//! for all answers.
+//! an answer was read. If answers are unread, the keeper reads them. After unread answers at two
+//! checks in a row, the keeper takes over. For the time of [`PENALTY`], no listener runs, and the
+//! keeper waits for all answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::store::Socket;
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
 /// Interval of the keeper's checks while no request is under way, but the server may send a
-/// message. It may be longer than `WATCH`. The most urgent message notifies this process that a key
-/// is reserved for it, and the process then has a second to request the key.
+/// message. It may be longer than `WATCH`, because no message is very urgent. The most urgent one
+/// reserves a key for this process, which then has a second to request it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
 /// Time in which no new listener starts, after a listener was late or was polled by a low-priority
@@ -227,8 +227,8 @@ impl Lanes {
         }
         let still = received == self.seen;
         self.seen = received;
-        // Plans one more check after the last answer was read. A request that is sent before this
-        // check need not wake the keeper to plan another.
+        // If no more input is expected, still plans one check after the last answer was read. So a
+        // request sent before that check need not wake the keeper to plan another.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {

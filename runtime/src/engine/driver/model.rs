@@ -87,8 +87,8 @@ fn advance(by: Duration) {
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Runs the keeper's loop without a timer. With `Time::Passes`, a sleep of up to [`WATCH`] only
-/// advances the clock, and only while the server has no request to answer.
+/// Runs the keeper's loop without a timer. With `Time::Passes`, a sleep of up to [`WATCH`] ends at
+/// once: it advances the clock, unless the server still has requests to answer.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(Arc::clone(&parker));

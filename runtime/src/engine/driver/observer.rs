@@ -21,9 +21,9 @@ pub(crate) trait Watch: Send + Sync + UnwindSafe + RefUnwindSafe {
     fn take_lost_keys(&self) -> Vec<FullKey>;
 
     /// Called before the first poll of a body, and after each pending poll. Also called after the
-    /// last poll of a blocking body or a leader's body: if the lock is lost by then, the call
-    /// fails. `polls` is the number of polls so far. Returns true if the kit's store must take the
-    /// lock away. The store does so when the engine next polls it.
+    /// last poll of a blocking body or a leader's body, whose value is dropped if the lock is lost
+    /// by then. `polls` is the number of polls so far. Returns true if the kit's store must take
+    /// the lock away. The store does so when the engine next polls it.
     fn polled(&self, ticket: TicketId, polls: u32) -> bool;
 }
 

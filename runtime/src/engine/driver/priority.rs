@@ -1,8 +1,8 @@
 //! Comparison of a thread's nice value with that of the keeper.
 //!
-//! A thread with a high nice value may wait seconds for a processor while other threads are busy.
-//! If it had the engine's mutex during this time, no thread could renew a lease. So a thread with a
-//! higher nice value than the keeper never takes that mutex: see [`deferred`].
+//! A high nice value means a low priority: the thread may wait seconds for a processor while other
+//! threads are busy. If it had the engine's mutex during this time, no thread could renew a lease.
+//! So a thread with a higher nice value than the keeper never takes that mutex: see [`deferred`].
 //!
 //! [`deferred`]: super::deferred
 

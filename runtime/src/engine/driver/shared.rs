@@ -179,7 +179,8 @@ impl Shared {
     /// Stops the engine, so that no call waits for it forever. Called when the keeper is dropped:
     /// at its end, at the end of its runtime, or after a panic.
     pub(super) fn stop(&self) {
-        // Locks the list of deferred commands before the mutex, in the same order as `execute`.
+        // Locks the list of deferred commands before the engine's mutex, as `execute` does. With
+        // the opposite order, the two could deadlock.
         let deferred = self.deferred.close();
         let mut state = self.lock();
         self.stopped.store(true, Ordering::SeqCst);

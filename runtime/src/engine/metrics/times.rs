@@ -25,7 +25,7 @@ pub(in crate::engine) struct Times {
 }
 
 impl Times {
-    /// `store` is the store's URL without its password.
+    /// Creates an empty list. `store` is the store's URL without its password.
     pub(in crate::engine) fn of(store: &str) -> Self {
         Self {
             meter: StoreMeter::of(store),

@@ -55,7 +55,7 @@ impl World {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
-        // Ends the core's unbroken use of the key, because a core does not leave a kept key free
+        // Ends the recorded unbroken use of the key, because a core need not leave a kept key free
         // for other clients. A new use begins after the kept time.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));

@@ -27,8 +27,9 @@ impl World {
         }
         let mut request = request;
         if let Op::Give(Give { after, .. }) = &mut request.op {
-            // Removes from `after` the acquires sent on this connection, because the server
-            // executes them before this release. It may execute the others after this release.
+            // `after` lists the acquires that this release must follow. Those sent on this
+            // connection are removed from it, because the server executes them before this release.
+            // It may execute the others after this release.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
         }
@@ -120,7 +121,8 @@ impl World {
         let state = &mut self.nodes[node];
         state.generation += 1;
         state.connected = false;
-        // Requests under way still arrive, before or after the requests of the next connection.
+        // The order is guaranteed only within a connection, so it begins again here. Requests sent
+        // on the old connection still arrive, but later ones may overtake them.
         state.to_server = now;
         state.to_core = now;
         state.acquires.clear();

@@ -67,8 +67,8 @@ impl World {
         }
     }
 
-    /// Hands a free key over to the first process in its queue. Does nothing if that process is
-    /// `node`, whose request the server handles now.
+    /// Hands a free key over to the first process in its queue. If that process is `node`, whose
+    /// request the server handles now, only removes it from the queue.
     pub(super) fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
@@ -302,7 +302,8 @@ impl World {
     }
 
     /// Hands a free key over to the first process in its queue, and returns true. Returns false if
-    /// there is none, or if it is `asks`, whose request the server handles now.
+    /// there is none. If the first is `asks`, whose request the server handles now, only removes it
+    /// from the queue and returns false.
     pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {

@@ -43,7 +43,7 @@ pub(super) struct Outcome {
     pub(super) ways: usize,
     /// Calls that requested all their locks at once and got them.
     pub(super) all_at_once: usize,
-    /// Tickets of calls that would now have to request each lock individually.
+    /// Tickets with the signal `Apart`. A real call would now request their locks individually.
     pub(super) individually: usize,
     /// Locks kept after the end of the body.
     pub(super) kept: usize,
@@ -77,7 +77,7 @@ impl Outcome {
     }
 }
 
-/// A scheduled event.
+/// A scheduled event. A `usize` is a node, and a `u64` behind it the generation of its connection.
 #[derive(Debug)]
 pub(super) enum Happening {
     /// A caller requests a lock from a core.
@@ -217,8 +217,8 @@ pub(super) struct World {
     pub(super) granted: KeyMap<Fence>,
     /// Unbroken use of each key by the calls of one node.
     pub(super) uses: HashMap<(usize, FullKey), Use>,
-    /// The tokens of keys that an operator deleted. After a deletion, no lock service can prevent a
-    /// second holder.
+    /// The tokens of keys that an operator deleted. The checks skip them, because no lock service
+    /// can prevent a second holder after a deletion.
     pub(super) stolen: HashSet<Token>,
     /// Maps the token of a kept share at the server to the token of its last holder.
     pub(super) kept_shares: HashMap<Token, Token>,

@@ -47,7 +47,7 @@ pub struct Handover {
     pub(crate) token: Token,
     pub(crate) fence: Option<Fence>,
     pub(crate) ttl: Duration,
-    /// Renewal interval, if the lock was renewed.
+    /// Renewal interval. None if the guard had no watchdog.
     pub(crate) watchdog: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
 }

@@ -27,14 +27,14 @@ impl LockPool {
     /// requests. The key is new each time, and begins with `%leasehold:ready:` in the pool's
     /// namespace. Callers cannot lock such a key, so the probe never conflicts with another lock.
     ///
-    /// In a cluster, the key is in a random slot, and each master must be reachable. On `etcd://`
-    /// and `zookeeper://`, regular probes keep one session of a few seconds open. The probe counts
-    /// only in metrics without the label `lock`.
+    /// In a cluster, the key is in a random slot, and the probe also fails while the master of any
+    /// other slot is known to be away. On `etcd://` and `zookeeper://`, regular probes keep one
+    /// session of a few seconds open. The probe counts only in metrics without the label `lock`.
     ///
     /// Takes at most the pool's `io_timeout`, and up to 200 ms more for the release. A store whose
     /// answer takes more than two seconds is not ready, because the probe's lease is over by then.
-    /// While the pool knows that its store is away, this returns within 10 ms. It works under every
-    /// executor. Cancel safe: if the future is dropped, the engine removes the probe's lock.
+    /// While the pool knows that its store is away, the probe fails within 10 ms. It works under
+    /// every executor. Cancel safe: if the future is dropped, the engine removes the probe's lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

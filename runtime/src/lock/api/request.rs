@@ -58,9 +58,10 @@ impl LockPool {
     /// is over, the guard's lease is over, and a running body is dropped. Every key has its own
     /// [fence](crate::LockGuard::fences).
     ///
-    /// Without a watchdog, the engine does not renew the leases that a waiting call already has.
-    /// The body must begin with at least half a ttl left. So with less than half a ttl of the first
-    /// lease left, the call releases its keys and starts again, within its `wait`.
+    /// A call that requests its keys individually already has leases while it waits for the next
+    /// key. Without a watchdog, these leases are not renewed. But the body must begin with at least
+    /// half a ttl left. So when less than half a ttl of the first lease is left, the call releases
+    /// its keys and starts again, within its `wait`.
     #[track_caller]
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
@@ -98,14 +99,15 @@ impl LockRequest {
         }
     }
 
-    /// Sets the source location that requests the lock. If this is an annotated function, the owner
-    /// stored beside the lock names it.
+    /// Sets the source location that requests the lock. If this is an annotated function, its path
+    /// is a part of the owner, which the store keeps beside the lock.
     pub(crate) fn at(mut self, at: At) -> Self {
         self.at = at;
         self
     }
 
-    /// Sets the time for which the lock outlives a holder that dies, from 100 ms to 24 h. Required.
+    /// Sets the time after which the lock expires, counted from its grant or last renewal. So this
+    /// is how long the lock outlives a holder that dies. From 100 ms to 24 h. Required.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -123,7 +125,7 @@ impl LockRequest {
         self
     }
 
-    /// Renews the lease every third of the ttl until the guard is dropped. Default: not renewed.
+    /// Renews the lease every third of the ttl until the lock is released. Default: not renewed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -137,7 +139,8 @@ impl LockRequest {
     }
 
     /// Renews the lease at this interval: at least 10 ms, and less than the ttl minus safety
-    /// margins. A lease without renewal for that long is given up. Default: not renewed.
+    /// margins. The lease is given up when the ttl minus these margins has passed since its last
+    /// renewal. Default: not renewed.
     ///
     /// ```
     /// # use std::time::Duration;

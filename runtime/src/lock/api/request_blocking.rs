@@ -15,9 +15,10 @@ impl LockRequest {
     ///
     /// The engine's own thread renews the lease and wakes the caller. So the call also works on a
     /// thread of a tokio runtime, even if the runtime has only that thread. But the other tasks of
-    /// that thread cannot run while it is parked. If one of them holds the lock, this call cannot
-    /// get it, and fails when its [`wait`](Self::wait) is over. The first call of the process that
-    /// parks a runtime's thread is logged as `worker-blocked`, with its `file:line`.
+    /// that thread cannot run while it is parked. If one of them holds the lock, it cannot release
+    /// the lock. This call then gets the lock when that task's lease ends, or fails when its own
+    /// [`wait`](Self::wait) is over. Only a watchdog keeps that lease alive. The first call of the
+    /// process that parks a runtime's thread is logged as `worker-blocked`, with its `file:line`.
     /// [`block_in_place`](tokio::task::block_in_place) moves the other tasks to another thread.
     ///
     /// A parked call cannot be cancelled, so give it a `wait` that the thread can afford.

@@ -43,9 +43,9 @@ impl LockRequest {
     }
 
     /// Like [`run`](Self::run), but keeps the value of `Ok` beside the lock for `replay`, from 1 ms
-    /// to 30 days. A later call of this method for the key gets `Ok` with the same value, in the
-    /// round trip of its acquire. The later call's body does not run. While the first call runs, a
-    /// second call is refused, or waits and then gets the value.
+    /// to 30 days. A later call of this method for the key returns `Ok` with the same value, after
+    /// one round trip like that of an acquire. The later call's body does not run. While the first
+    /// call runs, a second call is refused, or waits and then gets the value.
     ///
     /// The value is stored as JSON in the step that releases the lock, and only if the store still
     /// has the lock. Nothing is kept after `Err`, a panic or a loss, or if this future is dropped.

@@ -15,8 +15,9 @@ impl LockRequest {
     /// Takes the lock. With several keys, takes all or none.
     ///
     /// Cancel safe: a dropped future leaves no place in the queue and no lock. The first poll does
-    /// not always send the request: the engine may collect it with others, for at most 20 ms. A
-    /// call sometimes lets other tasks of its runtime run before it returns its lock.
+    /// not always send the request: the engine may collect it with others, for at most 20 ms.
+    /// Sometimes a call lets other tasks of its runtime run before it returns its lock. Otherwise,
+    /// a task that takes one lock after another could keep them from running.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -131,9 +132,10 @@ impl LockRequest {
     /// Cancel safe while the call waits for the lock: a dropped future leaves no lock, and the body
     /// does not run. If the body panics, this future panics too, if it still exists.
     ///
-    /// The task has the current tracing span and [`LockPool::scope`](crate::LockPool::scope). It is
-    /// nested in this call's lock, but not in the locks of enclosing bodies. A call that enters a
-    /// lock as [`reentrant`](Self::reentrant) is a part of the enclosing body, and ends with it.
+    /// The task has the current tracing span and [`LockPool::scope`](crate::LockPool::scope). Calls
+    /// in the body are nested in this call's lock, but not in the locks of enclosing bodies. A call
+    /// that enters a lock as [`reentrant`](Self::reentrant) starts no task: its body is a part of
+    /// the enclosing body, and ends with it.
     ///
     /// ```
     /// # use std::time::Duration;

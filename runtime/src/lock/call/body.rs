@@ -25,8 +25,8 @@ pub(crate) trait Body {
         None
     }
 
-    /// Sets the value from this JSON, as if the body had returned it. The error is the reason why
-    /// the JSON cannot be read.
+    /// Sets the value from the JSON of a kept result, as if the body had returned it. The error is
+    /// the reason why the JSON cannot be read.
     #[cfg(feature = "replay")]
     fn fill(&mut self, _json: &str) -> Result<(), String> {
         Err("this call keeps no result".to_owned())
@@ -37,7 +37,7 @@ pub(crate) trait Body {
 /// taken. None without `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
-/// A body that the caller has pinned in its own frame, with the body's value.
+/// A body that stays a pinned variable of the calling function, with the body's value.
 pub(crate) struct Framed<'a, F, T> {
     body: Pin<&'a mut Option<F>>,
     value: Option<T>,
@@ -122,7 +122,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Panics like a compiler-generated future: `Future::poll` allows no poll after the end.
+/// Panics because a finished call was polled again, which `Future::poll` does not allow. The future
+/// of an `async fn` panics in this case, too.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

@@ -36,8 +36,9 @@ impl Future for Inside {
 /// body does not run. There is no await between the grant and the spawn. After the spawn, the task
 /// owns the locks and the body, and dropping this future drops only the result.
 ///
-/// A nested call runs its body here, as a part of the enclosing body. A separate task could outlive
-/// the enclosing call's lock. A call answered by a kept result needs no task.
+/// A call that has entered an enclosing call's lock runs its body here, as a part of the enclosing
+/// body, because a separate task could outlive that lock. A call answered by a kept result needs no
+/// task.
 pub(super) fn run(
     section: HiddenSection,
     body: Box<dyn Body + Send>,

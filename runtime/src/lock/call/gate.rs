@@ -15,17 +15,17 @@ use crate::lock::take::settings::OnLost;
 
 /// Polls the body of a call that holds its locks.
 ///
-/// The clock is read before each poll. Otherwise a body would be polled past its deadline after the
-/// process was suspended, even inside a time-out or a `select!`. In a test, the process was
-/// suspended 100 times past the end of the lease. The body continued 100 times with `timeout`, 10
-/// times with a biased `select!`, and never with this gate.
+/// Reads the clock before each poll, because the process may have been suspended past the deadline.
+/// A time-out or a `select!` on the deadline does not reliably prevent such a late poll. In a test,
+/// the process was suspended 100 times past the end of the lease. The body continued 100 times with
+/// `timeout`, 10 times with a biased `select!`, and never with this gate.
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
     /// True if the call drops a value that its body returns after a loss.
     late_is_lost: bool,
-    /// Future that completes when the lease of an enclosing call, which this call has entered, is
-    /// over.
+    /// Future that wakes this task when the lease of an entered lock is over. None if the call has
+    /// not entered an enclosing call's lock, and after the future has completed.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
     polls: u32,
@@ -97,9 +97,9 @@ impl Gate {
         }
     }
 
-    /// Refuses the value of a blocking body whose lease was lost while it ran, because a blocking
-    /// body cannot be dropped. Also refuses the value of a leader, whose body may have returned
-    /// because of the loss.
+    /// Returns an error if the lease was lost while the body ran, but only for two kinds of bodies.
+    /// A blocking body cannot be dropped at the loss, so it has continued to its end. A leader's
+    /// body may have returned because of the loss.
     fn returned(&self) -> Result<(), LockError> {
         if !self.late_is_lost || self.on_lost == OnLost::Continue || seeded!(LateValueReturned) {
             return Ok(());

@@ -242,7 +242,7 @@ impl LockHandle {
 macro_rules! lease_view {
     ($holder:ident) => {
         impl $holder {
-            /// The key without its namespace. With several keys, the first in sorted order.
+            /// Returns the key without its namespace. With several keys, the first in sorted order.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -258,7 +258,7 @@ macro_rules! lease_view {
                 self.locks().first_name()
             }
 
-            /// The keys without their namespace, sorted and without repeats.
+            /// Returns the keys without their namespace, sorted and without repeats.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -274,9 +274,9 @@ macro_rules! lease_view {
                 self.locks().names()
             }
 
-            /// The key at the store, with its namespace. `leasehold.verify` and `leasehold.guard`
-            /// in a PostgreSQL database take this form of the key, and so does `redis-cli GET`.
-            /// With several keys, the first in sorted order.
+            /// Returns the key at the store, with its namespace. `redis-cli GET` takes this form of
+            /// the key, and so do the SQL functions `leasehold.verify` and `leasehold.guard` on
+            /// PostgreSQL. With several keys, the first in sorted order.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -292,7 +292,7 @@ macro_rules! lease_view {
                 self.full_keys().next().unwrap_or_default()
             }
 
-            /// Every key at the store, with its namespace, in the order of [`keys`](Self::keys).
+            /// Returns every key with its namespace, in the order of [`keys`](Self::keys).
             ///
             /// ```
             /// # use std::time::Duration;
@@ -308,10 +308,10 @@ macro_rules! lease_view {
                 self.locks().full_keys()
             }
 
-            /// The fence of this acquisition, which never changes. A later holder of the key has a
-            /// greater fence. `None` if the store promises no fence. Also `None` for a lock of
-            /// several keys, because each key has its own fence: see [`fences`](Self::fences) and
-            /// [`fence_of`](Self::fence_of).
+            /// Returns the fence of this acquisition, which never changes. A later holder of the
+            /// key has a greater fence. `None` if the store promises no fence. Also `None` for a
+            /// lock of several keys, because each key has its own fence: see
+            /// [`fences`](Self::fences) and [`fence_of`](Self::fence_of).
             ///
             /// On PostgreSQL, read the fence while the call holds the lock. A handle that reads it
             /// for the first time after the release gets `None`, because another call of the
@@ -334,7 +334,7 @@ macro_rules! lease_view {
                 self.locks().fence()
             }
 
-            /// Every key with its fence, in the order of [`keys`](Self::keys).
+            /// Returns every key with its fence, in the order of [`keys`](Self::keys).
             ///
             /// ```
             /// # use std::time::Duration;
@@ -352,7 +352,7 @@ macro_rules! lease_view {
                 self.locks().fences()
             }
 
-            /// The fence of one of the keys. Also `None` if this lock does not have the key.
+            /// Returns the fence of one of the keys. Also `None` if this lock lacks the key.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -369,8 +369,8 @@ macro_rules! lease_view {
                 self.fences().find(|(name, _)| *name == key)?.1
             }
 
-            /// The remaining time of the lease if it is not renewed. Zero once the lease is over.
-            /// With several keys, the lease that ends first counts. The same applies to `check` and
+            /// Returns the remaining time of the lease if it is not renewed. Zero once the lease is
+            /// over. With several keys, the lease that ends first counts, also for `check` and
             /// `lost`.
             ///
             /// ```

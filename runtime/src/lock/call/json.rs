@@ -1,4 +1,5 @@
-//! Writes the same JSON in every build of a program, and reads the same value from it.
+//! Writes JSON from which every build of a program reads the same value, because one build may read
+//! a result that another build has kept.
 //!
 //! If one crate of a program enables a feature of `serde_json`, Cargo enables it for all crates.
 //! `preserve_order` changes the order of a `Value`'s fields. `arbitrary_precision` changes the
@@ -92,8 +93,9 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || sorted(one) == sorted(other)
 }
 
-/// Returns the same text for all JSON of the same request. The text has no spaces between tokens.
-/// Its maps are sorted by field name, and each number has its shortest form.
+/// Returns the text from which the fingerprint of a request is computed. The text is the same for
+/// all JSON of the same request. It has no spaces between tokens, its maps are sorted by field
+/// name, and each number has its shortest form.
 pub(crate) fn canonical(json: &str) -> String {
     rewritten(json, Rules::REQUEST)
 }

@@ -21,7 +21,7 @@ use crate::error::LockError;
 use crate::store::kept::Fingerprint;
 
 /// The return type of a function with `replay`. The parameter `Hint` only improves rustc's message
-/// for other types.
+/// for return types without this trait.
 #[diagnostic::on_unimplemented(
     message = "`replay` keeps the value of `Ok` as JSON, but `{Self}` has none that can be kept",
     label = "this cannot be kept",

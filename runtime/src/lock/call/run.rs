@@ -21,11 +21,12 @@ use crate::lock::take::settings::{Beat, OnLost, Settings};
 use crate::pool::{LockPool, installed};
 
 /// The future of a call with `detach`. The future is boxed, so that its type does not contain the
-/// body's type. The compiler then checks the bounds of the body only in the function that boxes it.
+/// body's type. So the compiler checks the bounds of the body, such as `Send`, only in the function
+/// that boxes it.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
-/// The return type of a function with `cooldown`. The parameter `Hint` only improves rustc's
-/// message for other types.
+/// The return type of a function with `cooldown`. The parameter `Hint` only improves rustc's error
+/// message for a return type that is not a `Result`: see `hint` in `expanded.rs`.
 #[diagnostic::on_unimplemented(
     message = "`cooldown` keeps the lock after `Ok`, but `{Self}` is not a `Result`",
     label = "not a `Result`",
@@ -49,8 +50,9 @@ pub struct Call(HiddenSection);
 
 /// A call that runs its body.
 ///
-/// The call and the body are variables of the caller, which declares the body after the call. So if
-/// the caller's future is dropped, the body is dropped before the locks are released.
+/// The call and the body are variables of the caller. The caller declares the body after the call,
+/// and Rust drops variables in reverse order. So if the caller's future is dropped, the body is
+/// dropped before the locks are released.
 struct Run<'a, F, T> {
     call: &'a mut Call,
     body: Framed<'a, F, T>,
@@ -193,8 +195,8 @@ impl Call {
         self
     }
 
-    /// Takes the lock, runs the body inside it, and releases it. The caller must declare the body
-    /// after the call, so that the body is dropped first.
+    /// Takes the lock, runs the body inside it, and releases it. The caller must declare the body's
+    /// variable after that of this call. Rust then drops the body before the lock is released.
     pub fn run<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -263,7 +265,7 @@ impl Call {
     }
 
     /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for the call's
-    /// `cooldown` if `good` returns true for the value.
+    /// `cooldown` if `good` returns true for the body's value.
     pub(crate) fn run_keeping<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -310,8 +312,8 @@ impl Call {
         self
     }
 
-    /// Like [`run`](Self::run), but keeps the value of `Ok`. If a value is already kept, returns
-    /// that value instead of running the body.
+    /// Like [`run`](Self::run), but the store keeps the value of `Ok` for later calls. If the store
+    /// already has a value, returns that value instead of running the body.
     pub fn run_replaying<'a, F, Hint: 'a>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -343,8 +345,8 @@ impl Call {
         )
     }
 
-    /// Like [`run_detached`](Self::run_detached), but keeps the value of `Ok`. If a value is
-    /// already kept, returns that value instead of running the body.
+    /// Like [`run_detached`](Self::run_detached), but the store keeps the value of `Ok` for later
+    /// calls. If the store already has a value, returns that value instead of running the body.
     pub fn run_detached_replaying<F, Hint: 'static>(self, body: F, _: Hint) -> Detached<F::Output>
     where
         F: Future + Send + 'static,

@@ -24,7 +24,7 @@ use crate::store::kept::{Kept, Record};
 /// code is compiled once for all bodies.
 pub(crate) struct Section {
     at: At,
-    /// None for the installed pool.
+    /// None for the pool of the current scope or, outside of all scopes, the installed pool.
     pool: Option<LockPool>,
     locks: Locks,
     /// The error of invalid keys or of a missing pool. Boxed to keep the type small.
@@ -89,7 +89,8 @@ impl Section {
         }
     }
 
-    /// Uses this pool instead of the installed one.
+    /// Uses this pool instead of that of the scope or the installed one. If this is an error, the
+    /// call fails with it at its first poll.
     pub(crate) fn set_pool(&mut self, pool: Result<LockPool, LockError>) {
         match pool {
             Ok(pool) => self.pool = Some(pool),
@@ -106,7 +107,7 @@ impl Section {
     }
 
     /// True if an enclosing call holds one of the call's locks, or a kept result answers the call.
-    /// Such a call does not start a separate task.
+    /// Such a call does not start a task for its body, even with `detach`.
     pub(crate) fn is_nested_or_recalled(&self) -> bool {
         match &self.stage {
             Stage::Inside(gate) => gate.held().is_nested(),
@@ -115,8 +116,8 @@ impl Section {
         }
     }
 
-    /// Builds the record that the release stores. None without `replay`, or if the result is not
-    /// kept.
+    /// Builds the record that the release stores. None without `replay`, and after `Err`. Also none
+    /// if the result exceeds the pool's size limit, or if its JSON cannot be read back.
     #[cfg(feature = "replay")]
     fn record(&self, body: &mut dyn Body) -> Option<Arc<Record>> {
         let stays = self.settings.replay?;
@@ -154,8 +155,9 @@ impl Section {
     /// has returned and the wait for the release is over, or when a kept result answers the call. A
     /// panic of the body continues after the release.
     ///
-    /// This method drops the body before it requests the release, however the body ends. The caller
-    /// must drop the body before this section, because dropping the section releases the locks.
+    /// This method drops the body before it requests the release, however the body ends. If the
+    /// call is dropped, its owner must drop the body before this section, because dropping the
+    /// section releases the locks.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -191,7 +193,8 @@ impl Section {
         if !matches!(self.stage, Stage::New | Stage::Taking(_)) {
             return Poll::Ready(Ok(()));
         }
-        // If a subscriber panics in this poll, the unwinding drops the acquisition.
+        // The acquisition is moved out of the stage. So if the program's `tracing` subscriber
+        // panics in this poll, the unwinding drops the acquisition, which gives up the locks.
         let mut taking = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Taking(taking) => taking,
             _ => self.begin()?,
@@ -239,8 +242,8 @@ impl Section {
                 let keeps = good || seeded!(KeptAfterErr);
                 (self.settings.cooldown.filter(|_| keeps), Ok(Ok(())))
             }
-            // The panic is caught, so that the release is awaited here. Otherwise the panic could
-            // end the runtime before the release is sent.
+            // The gate has caught the panic, which continues after the wait for the release. If it
+            // continued at once, it could end the runtime before the release is sent.
             Ok(Err(panic)) => {
                 held.ends(End::Panicked);
                 (None, Ok(Err(panic)))
@@ -264,8 +267,8 @@ impl Section {
             // Panics like a compiler-generated future: `Future::poll` allows no poll after the end.
             panic!("a call was polled after its end");
         };
-        // The work is done. If the release finds the lease lost, the result does not change. The
-        // engine logs and counts that loss.
+        // The body has ended, so its result does not change if the release finds the lease lost.
+        // The engine logs and counts that loss.
         let _ = ready!(held.poll_released(cx));
         match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Releasing(_, Ok(Err(panic))) => resume_unwind(panic),

@@ -106,8 +106,8 @@ fn is_balanced(path: &str) -> bool {
     depth == Some(0)
 }
 
-/// Returns the number of `<` that are open after `character`, which follows the text `before`.
-/// `depth` of them were open already. None for a `>` without its `<`.
+/// Returns the number of open `<` after `character`, if `depth` are open before it. `before` is the
+/// text in front of `character`. None for a `>` without its `<`.
 fn deeper(depth: usize, before: &str, character: char) -> Option<usize> {
     match character {
         '<' => Some(depth + 1),

@@ -58,8 +58,8 @@ impl LockPool {
     }
 }
 
-/// Panics unless the running code is inside the lock of this key, and its lease lasts. The check
-/// runs in debug and release builds.
+/// Panics unless the running code is inside the lock of this key, and the lock's lease lasts. The
+/// check runs in debug and release builds.
 ///
 /// The first argument is the key: a `&str`, a `String`, or any other `AsRef<str>`. A panic message
 /// may follow, as in [`assert!`]. See [`is_held`](crate::is_held()) for the exact condition.
@@ -93,7 +93,7 @@ impl LockPool {
 ///
 /// # Panics
 ///
-/// If the code is outside of the lock, or its lease is over.
+/// If the code is outside of the lock, or the lock's lease is over.
 #[macro_export]
 macro_rules! assert_held {
     ($key:expr $(,)?) => {
@@ -116,7 +116,7 @@ macro_rules! assert_held {
 ///
 /// # Panics
 ///
-/// If the code is outside of the lock, or its lease is over.
+/// If the code is outside of the lock, or the lock's lease is over.
 #[track_caller]
 pub fn assert_held(key: &str, text: Option<fmt::Arguments<'_>>) {
     let reason = match nesting::inside_of(key) {

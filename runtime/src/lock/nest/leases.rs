@@ -30,8 +30,9 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// The call's lease on the key. A call with a single key, which it takes itself instead of
-    /// entering it, sets this with its request. Other calls set it when they have all their keys.
+    /// The call's lease on the key. A call that takes a single lock itself sets the lease with its
+    /// request. A call that takes several locks, or enters that of an enclosing call, sets it when
+    /// it has all its locks.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct LeaseRef {
     pub(crate) cell: Arc<LeaseCell>,
     /// The source location where the lock was taken.
     pub(crate) at: At,
-    /// True for a share of the lock.
+    /// True if the call requested a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
     /// Source location of a call that waited for this lock in a task spawned by the holder's body.
@@ -114,8 +115,8 @@ impl Locks {
     }
 
     /// Like [`fence`](Self::fence), but for spans. The fence does not count as read by the program.
-    /// Only a read fence can be passed to a database transaction, which may then keep the lock
-    /// taken.
+    /// After a read, the program may have passed the fence to a database transaction, which can
+    /// hold the lock beyond the release.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.peek_fence(),
@@ -302,8 +303,8 @@ impl LeaseRef {
         self.pool == pool && self.cell.key() == key
     }
 
-    /// Returns the error of a nested call that would wait for this lock although an enclosing call
-    /// holds it.
+    /// Returns the error of a nested call that would wait for this lock, which its enclosing call
+    /// holds. The enclosing call waits for the nested call, so neither could continue.
     pub(crate) fn would_deadlock(&self, key: &str) -> LockError {
         LockError::WouldDeadlock {
             key: key.to_owned(),

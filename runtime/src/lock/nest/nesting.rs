@@ -53,7 +53,7 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
 pub(crate) enum Standing {
     /// No call on the path holds the key.
     Outside,
-    /// The lease of the innermost call on the path that holds the key.
+    /// A call on the path holds the key. Contains the lease of the innermost such call.
     Inside(Box<LeaseRef>),
     /// A call on the path held the key, and its lease is over.
     Lost(LockError),
@@ -79,11 +79,12 @@ fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
     PATH.try_with(|path| mine(&path.borrow())).ok()
 }
 
-/// Records that a call at `at` in the running task waits for keys that the spawner of the task
-/// holds. If the spawner's body awaits the task, the body waits for its own lock.
+/// Records, for each of `keys` that the spawner of the running task holds, that the call at `at`
+/// waits for it. If the spawner's body awaits the task, the body waits for its own lock. If the
+/// body's lease is then lost, the log event `own-lock` shows `at`.
 pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
-    // `try_with` fails outside of tasks from `leasehold::spawn`. The locks of another task's
-    // spawner are not known.
+    // `try_with` fails outside of tasks that leasehold has spawned. For other tasks, the locks of
+    // the spawner are not known.
     let _ = SPAWNED_ON.try_with(|path| {
         for key in keys {
             let leases = path.iter().flat_map(Locks::iter).filter_map(Lock::lease);
@@ -112,7 +113,7 @@ pub(crate) enum Inside {
     Held,
     /// Inside a lock of this name, but the lease is over.
     Lost,
-    /// Outside of the locks of this name. Contains the names of the locks around the code.
+    /// Outside of the locks of this name. Contains the names of the held locks around the code.
     Outside(Vec<String>),
 }
 

@@ -35,8 +35,8 @@ use crate::pool::scope;
 /// # }
 /// ```
 ///
-/// The task does not have the locks of the body that spawns it, because it can outlive them. If the
-/// task requests a key that the body holds, it is refused or waits like any other call, even with
+/// The task does not have the locks of the body that spawns it, because the task can outlive them.
+/// If it requests a key that the body holds, it is refused or waits like any other call, even with
 /// `reentrant`. A body that awaits such a waiting task waits for itself, until the task's `wait` or
 /// the body's lease is over. If the lease is lost first, the log has the event `own-lock` with
 /// `file:line` of the task's call. A lost lease drops the body, but not the task. In the task,

@@ -168,8 +168,8 @@ impl Acquisition {
                 None
             }
         };
-        // Sets `min_hold` only now, because it counts from the start of the body. A lock that the
-        // call took and gave back before it had all its locks is not kept.
+        // Sets `min_hold` only now, because it counts from the start of the body. So it does not
+        // keep a lock that the call took and gave back before the call had all its locks.
         if let Some(min_hold) = self.min_hold.take() {
             self.held.keep_min_hold(min_hold);
         }
@@ -208,8 +208,8 @@ impl Want {
     fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
         let key = pool.full_key(lock.name());
         let holder = match nesting::standing(pool.id(), &key) {
-            // A call inside a share is refused. An exclusive call would wait for that share, and a
-            // second share could queue behind a writer that waits for the first.
+            // A call is refused if its enclosing call has a share of the lock. An exclusive call
+            // would wait for it. A second share could queue behind a writer that waits for it.
             Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
@@ -283,8 +283,8 @@ impl Taking {
     }
 
     /// Takes all locks with one request. This works only if the store can take them in one step,
-    /// every key is free, and no other call of this process requests one. Returns none if the call
-    /// must take its locks individually.
+    /// every key is free, and no other call of this process waits for one of the keys. Returns none
+    /// if the call must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
@@ -293,7 +293,7 @@ impl Taking {
         match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
             Ok(locks) => Ok(locks.map(|locks| locks.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
-            // The call has time left to wait for its locks individually, or for the store.
+            // Until its `wait` is over, the call can queue for each lock, or wait for the store.
             Err(_) if !self.left().is_zero() => Ok(None),
             Err(LockError::Contended {
                 key,
@@ -432,7 +432,7 @@ impl Taking {
     }
 
     /// Returns the time until the first lease in `held` has less than half its ttl left, which is
-    /// too little for a body to begin. A watchdog renews these leases, so there is no limit.
+    /// too little for a body to begin. With a watchdog, which renews them, there is no limit.
     fn fresh(&self, held: &[HeldLock]) -> Duration {
         let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
         let least = own.map(|lock| lock.cell().remaining()).min();

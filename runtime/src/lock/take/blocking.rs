@@ -100,9 +100,9 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
-    // If the future used up tokio's limit for the task around it, tokio would wake it only after
-    // that task yields. But the task cannot yield while its thread is parked, so the future would
-    // wait forever.
+    // Exempts the future from tokio's limit of operations. If the future used up the limit, tokio
+    // would wake it only after the surrounding task yields. But that task cannot yield while its
+    // thread is parked, so the future would wait forever.
     polled(coop::unconstrained(future))
 }
 

@@ -78,7 +78,7 @@ impl NestedPermit {
             if ended.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(None));
             }
-            // The semaphore is never closed.
+            // The semaphore is never closed, so this is never an error.
             permit.as_mut().poll(cx).map(|permit| Ok(permit.ok()))
         });
         let permit = permit.await?;
@@ -221,8 +221,9 @@ impl HeldLocks {
     /// Returns a future that completes when a lease of an enclosing call, which this call has
     /// entered, is over. None if the call has entered no lock.
     ///
-    /// A lease cell wakes only the task of the enclosing call. The future is needed because another
-    /// task may poll this call, for example in a `FuturesUnordered`.
+    /// The future is needed because a lease cell wakes only the task of the enclosing call. The
+    /// task may then not poll this call. For example, a `FuturesUnordered` polls a future only if
+    /// this future's own waker was woken.
     pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_nested() {
             return None;
@@ -250,7 +251,8 @@ impl HeldLocks {
         Ok(())
     }
 
-    /// Requests the release of the locks that the call has taken itself, now or after `keep`.
+    /// Requests the release of the locks that the call has taken itself. With `keep`, the store
+    /// keeps them taken for that time.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.ends(End::Released);
         let own = self.held.iter_mut().filter_map(|lock| match lock {

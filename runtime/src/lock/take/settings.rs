@@ -103,7 +103,7 @@ pub(crate) enum Beat {
 }
 
 impl Settings {
-    /// Returns the label: the template of the call's keys.
+    /// Returns the label for spans and metrics, set by the program or else by the call site.
     pub(crate) fn label(&self, at: At) -> Label {
         self.label.unwrap_or_else(|| at.label())
     }
@@ -140,8 +140,8 @@ impl Settings {
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
             // If neither the call nor the pool sets a `wait`, the call tries once for a lock that
-            // an unrelated call holds. If an enclosing call holds the lock, the call waits for
-            // other calls nested in that body as long as the lease lasts: `nested_wait` is none.
+            // an unrelated call holds. For a lock of an enclosing call, `nested_wait` is then none:
+            // while the lease lasts, the call waits for other calls nested in the same body.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
@@ -185,8 +185,8 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Checks `min_hold`. Without a watchdog, it must not exceed the ttl. The key's ttl then keeps
-    /// the lock for this time even if the process dies.
+    /// Checks `min_hold`. Without a watchdog, it must not exceed the ttl, so that the key's ttl
+    /// keeps the lock for this time even if the process dies.
     fn min_hold(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
         let Some(min_hold) = self.min_hold else {
             return Ok(None);

@@ -11,9 +11,9 @@ impl LockPoolBuilder {
     ///
     /// The function runs before each connection. If the credentials are
     /// [valid for](Credentials::valid_for) a time, it also runs when three quarters of that time
-    /// have passed. Redis then logs in again on the open connection. PostgreSQL and etcd replace
-    /// the connection. Neither loses a lease. On ZooKeeper, a login does not expire, so the time
-    /// has no effect.
+    /// have passed. On Redis, the pool then logs in again on the open connection. On PostgreSQL and
+    /// etcd, the pool replaces the connection. Neither way loses a lease. On ZooKeeper, a login
+    /// does not expire, so the time has no effect.
     ///
     /// If the function fails, or the server refuses the login, the pool tries again, at most once a
     /// second. Meanwhile, calls with `wait` wait, and the error of a refused call names the user.

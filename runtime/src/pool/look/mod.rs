@@ -81,9 +81,9 @@ impl LockPool {
     ///
     /// A holder with a connected process is notified at once: its body is dropped and its call ends
     /// with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and after 3
-    /// seconds at the latest. So the body of the next holder does not overlap with this body,
-    /// unless this body continues for more than 3 seconds. That can happen with a blocked thread, a
-    /// stopped process, or `on_lost = "continue"`.
+    /// seconds at the latest. So the bodies of this holder and of the next one do not overlap,
+    /// unless the first body continues for more than 3 seconds. That can happen with a blocked
+    /// thread, a stopped process, or `on_lost = "continue"`.
     ///
     /// A holder cannot be notified if its process is dead or disconnected, or if the holder is a
     /// client without leasehold. Then the lock becomes free at once. If such a holder is alive, it

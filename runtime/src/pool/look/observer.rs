@@ -32,7 +32,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Creates an observer. `local` has the locks of a store in this process, and is none for a
+    /// Creates an observer. `local` has the locks of a store in this process, and is `None` for a
     /// store on a server.
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
@@ -66,8 +66,9 @@ impl Observer {
         }
     }
 
-    /// Takes a lock away on an additional thread. This can wait some seconds until the holder's
-    /// body has ended, which must not delay other questions.
+    /// Takes a lock away on an additional thread. On some stores, this takes some seconds, because
+    /// the store waits until the holder's body has ended. On the thread of the other questions, the
+    /// wait would delay these questions.
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;

@@ -78,13 +78,14 @@ fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
         &format!("the locks cannot be inspected: {}", io_text(error)),
     );
     while let Some(asked) = questions.blocking_recv() {
-        // The observer sends later questions to a new thread.
+        // Later sends then fail, so the observer starts a new thread for later questions.
         questions.close();
         asked.refuse(refused.clone());
     }
 }
 
-/// Answers one question after the other, until there is none for `IDLE`, or the pool is dropped.
+/// Answers one question after the other, until there is none for `IDLE`, or the observer has
+/// dropped the sender.
 async fn answer_all(
     source: Result<Box<dyn Source>, LockError>,
     mut questions: UnboundedReceiver<Asked>,
@@ -98,7 +99,7 @@ async fn answer_all(
             Err(_) => break,
         }
     }
-    // The observer sends later questions to a new thread.
+    // Later sends then fail, so the observer starts a new thread for later questions.
     questions.close();
     while let Some(asked) = questions.recv().await {
         asked.answer(&mut source, limit).await;

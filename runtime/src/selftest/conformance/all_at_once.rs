@@ -23,8 +23,8 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     order(one, two).await;
 }
 
-/// Checks a store that can take these keys only one by one: it must refuse a request that takes
-/// them together.
+/// Checks a store that can take keys only one by one: it must answer a request for several keys
+/// with `Reply::Apart`, and take none of them.
 pub(super) async fn refused(one: &mut Client) {
     let locks = locks("refused");
     let ttl = one.promises.ttl;

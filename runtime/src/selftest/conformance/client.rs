@@ -95,8 +95,9 @@ impl Client {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// If `listeners` is true, leaves the sockets to listeners. The suite starts no listener, as if
-    /// all listeners were late. If `listeners` is false, lets the store read its sockets again.
+    /// If `listeners` is true, the store no longer reads its sockets, but leaves this to listeners.
+    /// The suite starts no listener, so answers stay unread, as if all listeners were late. If
+    /// `listeners` is false, the store reads its sockets again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;
@@ -148,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Takes one event, which must come within 10 s.
+    /// Waits for one event of the store, which must come within 10 s, and records it.
     pub(super) async fn listen(&mut self) {
         let event = poll_fn(|cx| self.store.poll_event(cx));
         let event = tokio::time::timeout(Duration::from_secs(10), event);

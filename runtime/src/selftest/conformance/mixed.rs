@@ -143,9 +143,9 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// Releases the lock up to five times, until a quorum answers that no majority of its nodes had the
-/// lock. One release may not be enough, because a node that answers late may have had the lock.
-/// Returns false for any other store.
+/// Releases a quorum's lock up to five times. Returns true once an answer shows that no majority of
+/// the nodes had the lock. One release may not show this: a node that does not answer in time may
+/// have had the lock. Returns false for any other store.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;
@@ -158,9 +158,9 @@ async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     false
 }
 
-/// Releases all locks. The store keeps every fourth lock for a while, in which no token can take or
-/// release it. The other locks are free at once, and their next fences come after the reserved
-/// fences.
+/// Releases all locks, every fourth one with `keep` if the store supports that. A kept lock must
+/// then be refused to the other client. The other locks must be free at once, and their next
+/// fences must come after the reserved fences.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);

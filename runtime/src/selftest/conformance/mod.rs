@@ -66,8 +66,9 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     // not vote if their answers are read late. They also skip a store with sessions, because it
     // runs on the engine's thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // This test must come first. Both tests delay an answer, and some time later the Redis
-        // store replaces its connection. The new socket would not be left to listeners.
+        // This test must come first. Each of the two tests delays an answer, so the Redis store
+        // replaces its connection some time later. If that happened during this test, the new
+        // socket would not be left to listeners.
         play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }

@@ -46,8 +46,9 @@ impl Promises {
         ..Self::ONE
     };
     /// Promises of a server with sessions. The client itself ends each lease, so a lease can be
-    /// shorter than its session. `short` is below `CLAIM`, the time for which a lock is reserved
-    /// for a waiting process.
+    /// shorter than its session. `CLAIM` is the time for which a lock is reserved for a waiting
+    /// process. `short` must be below it: a reservation that begins when a short lease ends must
+    /// last for another `short`.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -63,8 +64,9 @@ impl Promises {
         keeps: false,
         ..Self::SESSIONS
     };
-    /// Promises of a quorum. Its nodes have a twentieth of the ttl to answer, and do not vote
-    /// before they have run for longer than the ttl.
+    /// Promises of a quorum. `short` is long, because the nodes have only a twentieth of the ttl to
+    /// answer. `ttl` is below `TTL`, because a node votes only after it has run for longer than the
+    /// ttl.
     #[cfg(feature = "__test")]
     pub(crate) const QUORUM: Self = Self {
         fences: false,

@@ -330,7 +330,7 @@ impl Client {
         }
     }
 
-    /// Adopts a lock for its full ttl and returns its fence.
+    /// Adopts a lock for the long ttl and returns its fence. `None` if `from` has no lock.
     async fn adopt(&mut self, key: &FullKey, from: Token, token: Token) -> Option<Fence> {
         let adopt = Op::Adopt {
             key: key.clone(),

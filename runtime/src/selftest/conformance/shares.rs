@@ -91,8 +91,8 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept permit is unavailable for the requested time and no longer. Meanwhile, late
-/// requests of the call that had the permit must find nothing.
+/// Checks a permit kept after its release: it is unavailable for the requested time and no longer.
+/// Meanwhile, late requests of the call that had the permit must find nothing.
 async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-permit");
@@ -111,8 +111,8 @@ async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept share keeps writers out and lets readers in. The kept share must neither
-/// shorten nor lengthen the shares of these readers.
+/// Checks a share kept after its release: it keeps writers out, lets readers in, and ends after the
+/// requested time. The readers' shares must last beyond that time.
 async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-share");

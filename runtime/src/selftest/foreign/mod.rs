@@ -14,7 +14,7 @@ pub use records::{handovers, messages, results, values};
 pub use redis::{replies, slots, wire};
 pub use urls::urls;
 
-/// Reads numbers and lines from the front of an input. Reads zeros after the end of the input.
+/// The unread rest of an input. After its end, `byte` and `number` return zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -116,8 +116,8 @@ pub fn results(bytes: &[u8]) {
     }
 }
 
-/// Checks that a handover is read as it was written, shows no token, and cannot be adopted without
-/// a lock.
+/// Checks that a handover is read as it was written, and that its `Debug` output shows no token.
+/// Adopting it must fail, because nobody holds its lock.
 ///
 /// # Panics
 ///

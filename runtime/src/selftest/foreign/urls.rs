@@ -43,11 +43,11 @@ pub fn urls(bytes: &[u8]) {
     // Between an `@` and a comma, the password is a part of a host, as in `user:u@hunter2,node`.
     // The text of a host is not secret.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
-    // The text of a path is not secret either.
+    // The text of a path is not secret either, as in `redis+unix:///u:hunter2`.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
     check(&url, !is_host && !is_path && has_one(&url));
-    // Also checks `rest` alone as a URL, but expects nothing of a text with a comma. The next node
-    // begins at the comma and may have separate credentials.
+    // Also parses `rest` alone as a URL. If it has a comma, the text shown is not checked, because
+    // another node begins at the comma and may have separate credentials.
     let credentials = rest
         .split_once("://")
         .and_then(|(_, rest)| rest.rsplit_once('@'))

@@ -10,7 +10,8 @@ use crate::store::redis::wire::server::Server;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
-/// Some nodes of a cluster, which report all nodes of the cluster. `Display` shows no credentials.
+/// The nodes in a cluster's URL. A client asks them for all nodes of the cluster. `Display` shows
+/// no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
     /// A server whose credentials and TLS settings apply to all nodes.

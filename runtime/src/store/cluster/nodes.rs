@@ -61,7 +61,8 @@ impl Access {
     }
 
     /// Returns the address, the names of keys and the options for a connection to the master
-    /// `endpoint`, which has `slot`.
+    /// `endpoint`. If the master will be checked, the check's trial lock is in `slot`, which the
+    /// master must have. Otherwise, `slot` does not matter.
     pub(super) fn master(
         &self,
         endpoint: &Endpoint,
@@ -227,7 +228,8 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// Returns the error of a call that needs the node now, while the node is known to be away.
+    /// Returns the error for a call that needs the node now. `None` if the node is not known to be
+    /// away.
     pub(super) fn absence(&self, node: NodeId) -> Option<LockError> {
         let away = self.known.get(&node)?.store.as_ref()?.away()?;
         Some(away.error.clone())

@@ -234,8 +234,9 @@ impl Router {
                 self.send(hint.node, routed);
             }
             // `TRYAGAIN` means that the slot is moving: some of its keys are on the old node and
-            // some on the new one. Each key is then renewed individually, because a lease may
-            // expire before the move ends.
+            // some on the new one. A lease may expire before the move ends, so each key is then
+            // renewed individually. If a single share gets this answer, it is renewed without
+            // access to its queue, because the queue's key may be on the other node.
             (None, "TRYAGAIN", Op::Keep { renewals, .. }) if renewals.len() > 1 => {
                 self.renew_individually(routed, now);
             }

@@ -35,8 +35,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Number of failed reads after which the store accepts a slot map with an older epoch than the
-/// current map's. Until then, it rejects such a map. The cluster may be a new one, whose epochs
-/// begin low again.
+/// current map's. Until then, it rejects such a map, because the node may have missed a fail-over.
+/// It then accepts the map, because the cluster may be a new one, whose epochs begin low again.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the slot map asks at once. A single node may be down, or may

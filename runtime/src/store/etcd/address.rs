@@ -89,7 +89,8 @@ impl Address {
         self.members.hosts.get(at).map_or("", String::as_str)
     }
 
-    /// Returns the URL for the API of the member at index `at`.
+    /// Returns the URL for the API of the member at index `at`. It begins with `http` even
+    /// for TLS if leasehold, and not tonic, makes the handshake.
     pub(super) fn uri(&self, at: usize) -> String {
         #[cfg(feature = "tls")]
         let by_tonic = self.tls.as_ref().is_none_or(MemberTls::is_of_tonic);

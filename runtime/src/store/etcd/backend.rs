@@ -17,7 +17,7 @@ use crate::store::session::{self, look::SessionSource};
 use crate::store::source::Source;
 
 impl Etcd {
-    /// Connects a store.
+    /// Connects a store, and logs the findings of a check of the cluster.
     async fn connect(address: Address, options: &Options) -> Result<SessionStore<Self>, LockError> {
         let (sender, events) = unbounded_channel();
         let etcd = Self::new(address, options, sender.clone());
@@ -25,7 +25,7 @@ impl Etcd {
             .connection()
             .await
             .map_err(|failure| failure.error)?;
-        // A failure is not logged, because the first call will report it.
+        // If the check itself fails, nothing is logged: the first call will report the cause.
         if let Ok(report) = check::examine(&etcd, options).await {
             report.log();
         }
@@ -42,8 +42,8 @@ impl Etcd {
 }
 
 impl Address {
-    /// Returns this address with the certificates of the pool. Refuses `replicas`, which is an
-    /// option for Redis.
+    /// Returns this address with the pool's certificates and credentials. Refuses `replicas`, which
+    /// is an option for Redis.
     fn with(self, options: &Options) -> Result<Self, LockError> {
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `etcd://` is on most members of the cluster before it counts, so leave it out",

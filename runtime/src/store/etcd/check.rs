@@ -20,8 +20,8 @@ const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 /// The oldest tested version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// The first release with the fix of etcd#15247 in each release line that began without the fix.
-/// Without it, a leader that resumes after a pause can end leases that its successor keeps alive.
+/// First release without the bug etcd#15247, for each release line that had the bug at first. With
+/// this bug, a leader that resumes after a pause can end leases that its successor keeps alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
 /// Minimum number of voting members. With fewer members, the loss of one stops the whole cluster.

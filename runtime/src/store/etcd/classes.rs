@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// The longest ttl of each class, in seconds. The lease of the class lasts only a little longer. If
-/// the holder of a lock with such a ttl dies, the lock ends soon after its ttl.
+/// The longest ttl of each class, in seconds. The etcd lease of the class lasts only a little
+/// longer. So if the holder of a lock with exactly such a ttl dies, the lock ends soon after its
+/// ttl.
 const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
@@ -16,8 +17,9 @@ pub(super) fn all() -> Vec<Timeout> {
 }
 
 /// Returns the lifetime of a session for locks with a ttl of `ttl` seconds. It is about 1 % longer
-/// than the ttl, because the server's clock may run fast. At least half a second is added, so one
-/// heartbeat confirms the renewals of many locks.
+/// than the ttl, because the server's clock may run fast. At least half a second more is added. So
+/// a heartbeat also confirms renewals that begin shortly after it, and one heartbeat serves many
+/// locks.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

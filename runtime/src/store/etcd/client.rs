@@ -16,8 +16,8 @@ use crate::store::session::outage::Outage;
 use crate::store::session::service::{Answer, Trouble};
 use crate::store::{Failure, StoreEvent};
 
-/// Least time between two attempts to connect. A cluster without a leader accepts connections, and
-/// must not be flooded with them.
+/// Least time between two attempts to connect. A cluster without a leader accepts connections but
+/// serves no requests. Without the pause, the pool would flood it with connections.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Least time between two attempts after a refused login, because a server may lock a user out.
@@ -42,11 +42,11 @@ struct Line {
     connection: Option<Arc<Connection>>,
     /// Index of the next member to try.
     next: usize,
-    /// End of the last attempt to connect. `reason` is the failure of this attempt, or of the
-    /// connection since then.
+    /// Time at which the last attempt to connect ended. `reason` is the failure of this attempt, or
+    /// the later failure of the connection that it opened.
     tried: Option<Instant>,
     reason: Option<Failure>,
-    /// True if a member refused the login of the last attempt.
+    /// True if the last attempt failed with a refusal, for example of the login.
     refused: bool,
     /// Time at which the connection is replaced, with new credentials.
     renew_at: Option<Instant>,
@@ -91,8 +91,8 @@ impl Client {
         let mut reason = failure::silent();
         for _ in 0..self.address.members() {
             let at = line.next % self.address.members();
-            // `next` is set before the attempt. If the member never answers, this future may be
-            // dropped, and the next attempt must use another member.
+            // Sets `next` before the attempt. If the member never answers, the caller may drop this
+            // future, and the next call must then try another member.
             line.next = at + 1;
             let opened = Connection::open(&self.address, at, self.attempt()).await;
             line.tried = Some(Instant::now());
@@ -132,7 +132,8 @@ impl Client {
         connection
     }
 
-    /// Sends a request over the connection in use.
+    /// Sends a request over the connection in use, or over a new one. If the answer shows that this
+    /// connection is of no use, the next request opens another.
     pub(super) async fn ask<T, F>(
         self: &Arc<Self>,
         asks: impl FnOnce(Arc<Connection>) -> F,

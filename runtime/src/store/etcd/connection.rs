@@ -28,8 +28,8 @@ use crate::base::seeded::seeded;
 use crate::store::session::members::Access;
 use crate::store::{Failure, login};
 
-/// Least time to wait for an answer, even if the request's `patience` is shorter. The server writes
-/// each change to its disk, which may be busy.
+/// Least time to wait for an answer, even if the request's `patience` is shorter. The server
+/// answers only after it has written the change to its disk, which may be busy.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Interval of the pings on a connection, and the time limit for their answers. A server answers
@@ -37,8 +37,8 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// Time without any answer after which a connection is given up. The member may have lost contact
-/// with the cluster, and another member may work.
+/// Time without any answer to a request after which a connection is given up, even if pings are
+/// answered. The member may have lost contact with the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
@@ -56,8 +56,8 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct Unanswered {
     count: u32,
-    /// Start of the present silence: the time of the last answer, or of the first unanswered
-    /// request. `None` if no request waits, unless the last request timed out.
+    /// Start of the present silence: the time of the last answer, or of the first request if none
+    /// was answered since. `None` if no request waits, unless the last one ended with a time-out.
     since: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ pub(super) enum Shown<'a> {
     Changed(&'a Event),
 }
 
-/// Adds the user to the failure of a refused login.
+/// Adds the user's name to the failure of a refused login.
 fn refused(failure: Failure, access: &Access) -> Failure {
     if !failure.text().contains(failure::REFUSED) {
         return failure;
@@ -150,8 +150,8 @@ impl Connection {
                 renew_at: None,
                 unanswered: Mutex::default(),
             };
-            // A suspended member still accepts connections. So the connection counts only after the
-            // answer to a first request.
+            // A suspended member still accepts connections. So the connection counts only after an
+            // answer to a first request, which may be an error.
             match connection.status(limit).await {
                 Err(problem) if address.is_encrypted() && failure::is_broken_by(&problem) => {
                     return Err(failure::of_first_question(&problem));
@@ -248,8 +248,9 @@ impl Connection {
         self.in_time(asking, patience).await
     }
 
-    /// Waits until the key created at the revision `made` is gone, or until the watch ends. Once
-    /// the watch is established, drops the permit `place`, so that another request can begin.
+    /// Waits until the key created at the revision `made` is gone, or until the watch ends. `place`
+    /// is the caller's permit of a semaphore, which limits concurrent requests. It is dropped once
+    /// the watch is set up, because the number of watches is not limited.
     pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
@@ -276,8 +277,9 @@ impl Connection {
     /// Passes the present keys of a range, and then each change, to `is_over`, until it returns
     /// true or the watch ends.
     ///
-    /// The watch begins at the current revision, and the keys are read after that. A watch from an
-    /// earlier revision would get past events only every 100 ms (`syncWatchersLoop` of the server).
+    /// The watch begins at the current revision, and the keys are read after that. The reverse
+    /// order would need a watch from an earlier revision. Such a watch gets past events only every
+    /// 100 ms (`syncWatchersLoop` of the server).
     pub(super) async fn watch(
         &self,
         what: WatchCreate,

@@ -124,8 +124,8 @@ impl Etcd {
             )
         });
         let keys: Vec<_> = keys.collect();
-        // The creation revision of each node that already exists. A failed try finds these
-        // revisions.
+        // The creation revision of each node that an earlier request has already created. A try
+        // that does not expect such a node fails, and its answer contains the revision.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);
@@ -170,13 +170,13 @@ impl Etcd {
         removed
     }
 
-    /// Removes a node. The transaction also checks that the session's own key is unchanged, so that
-    /// a late deletion cannot remove the next node of this name.
+    /// Removes a node. The deletion is carried out only if the session's epoch is unchanged.
+    /// Otherwise, a late deletion could remove a newer node, which reuses the name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         if session.is_doubted(node) && !seeded!(NeverSealed) {
             // An earlier request may still create this node, and a seal of the session prevents
-            // that. Another removal may be sealing the session now, and its seal may cover this
-            // node, too.
+            // that. If another removal is sealing the session now, waits for its seal, which may
+            // cover this node, too.
             let _one = session.sealing.lock().await;
             if session.is_doubted(node) {
                 self.seal(session, patience).await?;
@@ -231,8 +231,8 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // Nodes that were doubted in the new epoch or later stay doubted. The seal does not stop
-        // their requests, which may still create the nodes.
+        // Nodes doubted in the new epoch or later stay doubted. Their requests contain that epoch,
+        // so this seal does not stop them, and they may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Epoch {
         Ok(header.revision)
     }
 
-    /// Updates the epoch from the answer to a transaction that failed because its epoch was old. If
+    /// Updates the epoch from the answer to a failed transaction, whose epoch may be outdated. If
     /// the session's key is missing, the session has ended.
     pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {

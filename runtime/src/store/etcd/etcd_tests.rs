@@ -61,11 +61,6 @@ impl Etcd {
     }
 }
 
-/// Lets a request that creates a node arrive after the removal of that node.
-///
-/// # Panics
-///
-/// Panics if the request creates the node.
 async fn a_late_request_makes_nothing(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
@@ -104,11 +99,6 @@ async fn a_late_request_makes_nothing(etcd: &Etcd) {
     closed.expect("the server answers");
 }
 
-/// Gives up a request whose transaction then fails because its epoch is outdated.
-///
-/// # Panics
-///
-/// Panics if the request is sent again, or if the cluster does not answer.
 async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
@@ -134,7 +124,8 @@ async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
         patience,
         answer,
     };
-    // The epoch 1 differs from the revision of the session's key, so the first transaction fails.
+    // The epoch 1 is older than the session's key, so the first transaction fails. Only a second
+    // one, with the new epoch, could delete the node.
     let epoch = Epoch::new(session.key.clone(), session.lease, 1);
     let carrying = together(Arc::clone(&etcd.client), Arc::new(epoch), vec![asked]);
     let gives_up = async {

@@ -17,9 +17,9 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of errors that come from the server, not from the connection. Some versions return
-/// errors of etcd's package `auth` with the prefix `auth:` if their API has no such error. An
-/// example is the error for an old token in 3.5.0.
+/// Prefixes of errors that come from the server, not from the connection. If the API of a version
+/// does not define an error of etcd's package `auth`, the error has the prefix `auth:`. An example
+/// is the error for an old token in 3.5.0.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a failure that a new login resolves.
@@ -72,8 +72,8 @@ const KNOWN: &[Known] = &[
         "database space exceeded",
         FULL,
         Retry::Later,
-        // A transaction that passes the first check of the quota is carried out, although the
-        // server then returns this error.
+        // The server checks its quota twice. If only the second check fails, the server returns
+        // this error although it carries the transaction out.
         true,
         "the server's database is full, so no lock can be taken; compact and defragment it, and \
          disarm its alarm",
@@ -144,8 +144,8 @@ pub(super) fn of(problem: &Problem) -> Failure {
     }
 }
 
-/// True if another connection may serve better. The current one is broken or was silent for too
-/// long, its token is refused, or its member cannot serve.
+/// True if a new connection may serve better, because the current one is of no use. Either it is
+/// broken or was silent for too long, its token is refused, or its member cannot serve.
 pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -213,8 +213,8 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
-/// True if the server may still carry the request out after this answer. A server with a full
-/// database answers only after it has carried the transaction out or refused it.
+/// True if the server may still carry the request out after this failure. False for a full
+/// database, because the server then answers only after it has finished the request.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }
@@ -233,8 +233,8 @@ fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
-/// Returns the failure of a connection that broke at its first request. With TLS 1.3, a member
-/// refuses a client's certificate only after the handshake.
+/// Returns the failure of an encrypted connection that broke at its first request. TLS is the
+/// likely cause: with TLS 1.3, a member refuses a client's certificate only after the handshake.
 pub(super) fn of_first_question(problem: &Problem) -> Failure {
     match problem {
         Problem::Status(status) if is_broken(status) => of_tls(&innermost(status)),
@@ -298,7 +298,8 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// Returns the failure of a request that conflicted with other changes at each try.
+/// Returns the failure of a request that conflicted with other changes at each try, or whose node
+/// this process has already removed.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

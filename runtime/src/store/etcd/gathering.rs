@@ -1,9 +1,10 @@
 //! Sends several requests of one session in one transaction. Requests gather while [`ENOUGH`]
 //! transactions have no answer.
 //!
-//! Each transaction costs the server a write to its disk, and most of its CPU time. A transaction
-//! may contain other transactions as operations, each with its own condition. The server reads all
-//! conditions before it changes anything, so a transaction has at most one request for each
+//! Most of the cost of a transaction does not depend on its size: one write to the server's disk,
+//! and most of the CPU time. A transaction may contain other transactions as operations, each with
+//! its own condition. The server reads all conditions before it changes anything, so two requests
+//! for one lock could both find it free. Therefore, a transaction has at most one request for each
 //! directory.
 
 use std::collections::HashSet;
@@ -70,7 +71,7 @@ impl Gathering {
         patience: Duration,
     ) -> Answer<Response> {
         let (sender, answer) = oneshot::channel();
-        // Without an answer the request may still be carried out.
+        // This failure states that the request may have been carried out, or may still be.
         let silent = || Err(failure::silent().into());
         let asked = Asked {
             directory,
@@ -158,7 +159,8 @@ async fn unsealed(
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
         // The epoch is read before the given-up requests are removed. If a request is given up
-        // later, a seal changes the epoch, so the server does not carry this transaction out.
+        // later, the removal of its node seals the session. The server then refuses this
+        // transaction, because its epoch is outdated.
         let now = epoch.now();
         requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
         let patience = requests.iter().map(|asked| asked.patience).max()?;

@@ -78,7 +78,7 @@ impl EtcdLook {
     }
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
-        // The node of another program may have a different value, or none.
+        // Another program may have created this node, with any name and value.
         let end = self.etcd.names.parts(beginning(&found.key));
         let end = end.map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
@@ -94,8 +94,8 @@ impl EtcdLook {
         })
     }
 
-    /// Returns the nodes of some directories. Only the first node of each directory, which may be
-    /// the holder's, has the remaining time of its lease.
+    /// Returns the nodes of some directories. Requests the remaining time of a lease only for the
+    /// first node of each directory, which may be the holder's.
     async fn all_seen(&self, directories: &[&[KeyValue]]) -> Answer<Vec<Vec<Seen>>> {
         let firsts = directories.iter().filter_map(|nodes| nodes.first());
         let mut leases: Vec<_> = firsts.map(|first| first.lease).collect();
@@ -194,8 +194,8 @@ impl Look for EtcdLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation is attached to the lease of the node's session, so the server removes it even
-    /// if this process is gone.
+    /// Writes a revocation: a key that asks the node's session to remove the node. This key is
+    /// attached to the session's lease, so it ends with the session even if this process dies.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {

@@ -4,10 +4,10 @@
 //! message are not sent, and are skipped in answers.
 //!
 //! The messages are written by hand, because generated messages need `protoc` on each machine that
-//! builds a service. The crate `etcd-client` (0.21) needs `protoc`, too. That crate also spreads
-//! requests over all members, even one that does not answer. The pool must be able to leave such a
-//! member. For a heartbeat, the pool also needs both answers (keep-alive and read) from the same
-//! member.
+//! builds a program with leasehold. The crate `etcd-client` (0.21) needs `protoc`, too. That crate
+//! also spreads requests over all members, even one that does not answer. The pool must be able to
+//! leave such a member. For a heartbeat, the pool also needs both answers (keep-alive and read)
+//! from the same member.
 
 use prost::{Message, Oneof};
 
@@ -105,7 +105,8 @@ pub(crate) struct DeleteResponse {
 pub(crate) const CREATION: i32 = 1;
 pub(crate) const MODIFICATION: i32 = 2;
 
-/// A condition. `result` is not sent, because its default is equality.
+/// A condition of a transaction. The protocol also has a field `result`, the comparison. It is not
+/// sent, because its default is equality.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compare {
     #[prost(int32, tag = "2")]

@@ -60,7 +60,7 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// Returns the newest of the directory's nodes created before `revision`.
+    /// Returns the latest of the nodes created before `revision` in the directory of `node`.
     async fn before(
         &self,
         node: &Node,
@@ -124,7 +124,7 @@ impl Service for Etcd {
         let header = match asking.await {
             Ok(answer) => answer.header.ok_or_else(failure::garbled)?,
             Err(trouble) => {
-                // If the revocation fails, the lease ends automatically.
+                // The lease is of no use. If this request fails, the lease ends automatically.
                 let _ = self.revoke(granted.id, patience).await;
                 return Err(not_open(trouble));
             }
@@ -140,9 +140,9 @@ impl Service for Etcd {
     }
 
     /// Sends a keep-alive and then a quorum read. A leader that resumes after a pause may answer a
-    /// keep-alive before it detects its successor, which counts the lease from an earlier time. So
-    /// a keep-alive counts only once the same member has answered the read in the same term. This
-    /// answer shows that there was no successor yet.
+    /// keep-alive before it detects its successor. The successor does not count this keep-alive,
+    /// and ends the lease earlier. So a keep-alive counts only once the same member has answered
+    /// the read in the same term: there was then no successor yet.
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
         let lease = session.lease;
         let asking = self
@@ -311,7 +311,7 @@ impl Service for Etcd {
             Err(failed) => return Err(failed),
         };
         if !found {
-            // If the revocation fails, the lease ends automatically.
+            // The lease is of no use. If this request fails, the lease ends automatically.
             let _ = self.revoke(lease, patience).await;
         }
         Ok(found)

@@ -117,7 +117,8 @@ impl<T> Supervisor<T> {
         !self.connecting.is_empty()
     }
 
-    /// Refuses calls until the first connection, and schedules that connection at once.
+    /// Marks the server of a lazy store as away until the first connection, and schedules the first
+    /// attempt at once.
     pub(crate) fn begins_away(&mut self) {
         self.replace();
         self.away = true;

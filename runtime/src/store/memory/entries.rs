@@ -200,9 +200,9 @@ impl Entries {
         }
     }
 
-    /// If `token` has the key, or had it until a revocation, removes the key, or reserves it for
-    /// the first pool in its queue. With `keep`, the key stays taken for that time instead, unless
-    /// it was revoked. Returns true if `token` still had the key.
+    /// Releases the key if `token` has it, or had it until a revocation. Then the key is reserved
+    /// for the first pool in its queue, or removed. With `keep`, the key stays taken for that time
+    /// instead, unless it was revoked. Returns true if `token` still had the key.
     pub(super) fn release(
         &mut self,
         key: &FullKey,
@@ -221,8 +221,9 @@ impl Entries {
         if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
-            // The key stays taken, so it is not handed to the first pool in the queue. That pool
-            // repeats its request, and the answer contains the remaining time.
+            // The key stays taken, so it is not handed to the first pool in the queue. Instead,
+            // that pool is notified to repeat its request, whose answer then contains the remaining
+            // time.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);

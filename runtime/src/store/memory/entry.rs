@@ -94,10 +94,10 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// Returns the time at which a refused call should try again, if no lease is renewed. While
-    /// permits are held, a call with a limit must wait until fewer permits than its limit remain. A
-    /// call without a limit gets the time when the first permit ends. If no permits are held, this
-    /// is the time when the lock ends.
+    /// Returns the time at which a refused call should try again, if no lease is renewed until
+    /// then. If no permits are held, this is the time when the lock ends. While permits are held, a
+    /// call with a limit must wait until fewer permits than its limit remain. Any other call gets
+    /// the time when the first permit ends.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use crate::fence::Fence;
 
-/// The latest fence of this process. All spaces share it, so a space that is created again under
-/// its name gives greater fences than before.
+/// The latest fence of this process. All spaces share it. So a space gives greater fences than an
+/// earlier space of the same name, which was forgotten when it was no longer used.
 static LAST_FENCE: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the first of `1 + reserved_fences` new fences.

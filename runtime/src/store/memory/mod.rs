@@ -29,7 +29,7 @@ pub(crate) mod space;
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     space: Arc<Space>,
-    /// Name by which pools share the space; none if the space is private.
+    /// Name by which pools find the space. `None` if the space has no name.
     name: Option<String>,
     pool: PoolId,
     events: VecDeque<StoreEvent>,

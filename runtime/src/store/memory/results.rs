@@ -8,7 +8,7 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
-/// Minimum number of results that are stored between two removals of all expired results.
+/// Minimum number of results stored between two removals of all expired results.
 const SWEEP_EVERY: usize = 1024;
 
 /// The results of each key, by function, each with the time when it expires.

@@ -28,8 +28,8 @@ pub(crate) struct Address {
     is_pooled: bool,
 }
 
-/// The connection on which the server notifies the pool of its turns (keys that are reserved for
-/// it).
+/// The connection on which the server notifies the pool of the pool's turns: times when a key is
+/// reserved for the pool.
 #[derive(Clone)]
 pub(super) enum Turns {
     /// The connection that also carries the pool's requests.
@@ -61,7 +61,8 @@ impl Address {
         })
     }
 
-    /// Returns the same address, with these certificates.
+    /// Returns the same address, with these certificates for its encrypted connections. Fails if
+    /// there are certificates, but no encrypted connection.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let is_plain = self.hosts.security() == Security::Plain;
         let (turns, serves_turns) = match self.turns {

@@ -1,10 +1,10 @@
 //! Packs requests into calls of SQL functions.
 //!
-//! A call is one transaction. Requests that need the disk and requests that do not are never in one
-//! call, so an acquire's commit does not delay a release. Renewals are in separate calls, because a
-//! call fails as a whole. An acquire that waits too long for a locked row would fail the renewals,
-//! too. Requests on the same key keep their order: a later request goes into the same call or into
-//! a later one.
+//! A call is one transaction. The commit of an acquire waits for the server's disk, but that of
+//! most releases does not. So a call never has both, and no release waits for an acquire. Renewals
+//! are in separate calls, because a call fails as a whole. Otherwise, an acquire that waits too
+//! long for a locked row would fail the renewals, too. Requests on the same key keep their order: a
+//! later request goes into the same call or into a later one.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl Call {
         }
     }
 
-    /// True if `op` can go into this call. A `TakeAll` is a separate call, with all of its keys.
+    /// True if `op` can go into this call. False for a `TakeAll`, which is always a separate call.
     fn has_room_for(&self, op: &Op) -> bool {
         match (&self.work, op) {
             _ if results::concern(op) => false,

@@ -142,8 +142,8 @@ async fn set_up(
         }
     };
     // Takes only two round trips: after an outage, leases may end during each further one. The
-    // first round trip fails if a pooler has dropped this pool's settings. So the second one never
-    // changes settings of the pooler's sessions.
+    // first round trip fails if a pooler has dropped this pool's settings. So the second one, which
+    // changes settings, never does so in a session that the pooler shares among clients.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(

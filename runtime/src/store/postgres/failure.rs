@@ -135,8 +135,9 @@ pub(super) fn of(error: &Error) -> Failure {
 /// pooler has lost its server, or the server ends. Any other error rolls its transaction back.
 const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
 
-/// True if the request may have been carried out despite the error. If the error also ends the
-/// connection (`ends`), it may have interrupted a commit's wait for a standby. That commit stays.
+/// True if the request may have been carried out despite the error. An error that also ends the
+/// connection (`ends`) may have interrupted a commit's wait for a standby. Such a commit is not
+/// undone.
 fn may_be_committed(code: &str, ends: bool) -> bool {
     ends || AFTER_A_COMMIT.iter().any(|kind| code.starts_with(kind))
 }

@@ -95,7 +95,7 @@ impl PostgresStore {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
         let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
-        // A failed check is not logged, because the program's first call will report it.
+        // If the check itself fails, nothing is logged: the first call will report the cause.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }

@@ -1,8 +1,8 @@
 //! Receives notifications of the pool's turns: times when a key is reserved for it.
 //!
 //! A session that listens for its process creates a *beacon*: a row in the table `beacons`. The
-//! beacon is lit as long as the session exists. A release skips a waiting process if none of its
-//! beacons is lit any longer.
+//! beacon is lit as long as the session exists. A release skips a waiting process if its beacons
+//! are no longer lit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Waits until replicas have acknowledged a lock.
 //!
-//! One `WAIT` follows the scripts of a pipeline, so a lock costs no further round trip. `WAIT`
-//! blocks its connection, so the store sends nothing until the `WAIT` is answered. Then the store
-//! sends all requests that have arrived meanwhile, in one pipeline. So if replicas do not answer, a
-//! request is delayed by at most one earlier `WAIT`.
+//! The server answers the command `WAIT` when enough replicas have received all earlier writes of
+//! the connection, or its time limit is over. One `WAIT` follows the scripts of a pipeline, so a
+//! lock costs no further round trip. `WAIT` blocks its connection, so the store sends nothing until
+//! the `WAIT` is answered. Then the store sends all requests that have arrived meanwhile, in one
+//! pipeline. So if replicas do not answer, a request is delayed by at most one earlier `WAIT`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +19,9 @@ use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
-/// Divisor of the pool's `io_timeout`: the quotient is the longest time limit of a `WAIT`. It is
-/// half of an acquire's patience, after which the store replaces a silent connection.
+/// The time limit of a `WAIT` is at most the pool's `io_timeout` divided by this number. That is
+/// half of an acquire's patience. So the `WAIT` ends before the store replaces the connection as
+/// silent.
 const SHARE: u32 = 8;
 
 /// Number of replicas that must acknowledge a write.
@@ -74,7 +76,7 @@ impl ReplicaAcks {
     }
 
     /// Returns the `WAIT` command. It waits until enough replicas have received all earlier writes
-    /// of the connection. `patience` is the shortest patience of the requests.
+    /// of the connection. `patience` is the shortest patience of the requests before it.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
         // A limit of 0 would mean to wait forever.
         let limit = self.limit(patience).as_millis().max(1);

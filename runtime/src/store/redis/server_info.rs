@@ -34,7 +34,6 @@ impl Info {
         })
     }
 
-    /// Returns the value of a numeric field.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }

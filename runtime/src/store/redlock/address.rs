@@ -12,8 +12,8 @@ use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
-/// The longest ttl that any process uses on the quorum, unless the URL sets another one. A
-/// restarted node does not vote for at least this long.
+/// Default of the option `max_ttl`: the longest ttl that any process uses on the quorum. A
+/// restarted node does not vote for at least `max_ttl`.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -31,8 +31,8 @@ impl Address {
         let rest = url.strip_prefix("redlock://").unwrap_or(url);
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
-        // The options are parsed first. If a password contains a `?`, the text after it looks like
-        // options. The error about unknown options explains how to write such a password.
+        // If a password contains a `?`, the text after the `?` looks like options. So the options
+        // are parsed first: the error about unknown options explains how to write such a password.
         let settings = settings(options)?;
         let nodes = nodes(hosts, db)?;
         let address = Self { nodes, settings };

@@ -224,8 +224,9 @@ impl QuorumCore {
     }
 
     /// Removes a call's key from all nodes, or lets it expire after `keep`. Repeats each removal
-    /// until its outcome is certain or the key has expired. Returns the lock's ttl, which limits
-    /// the time for the nodes' answers.
+    /// until its outcome is certain or the key has expired. The next answer of each node is a vote
+    /// on the engine's request `release`, if there is one. Returns the lock's ttl, which limits the
+    /// time for the nodes' answers.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,
@@ -340,7 +341,6 @@ impl QuorumCore {
         removals.chain(deadline).min()
     }
 
-    /// Returns the next event for the engine.
     pub(super) fn next_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()
     }

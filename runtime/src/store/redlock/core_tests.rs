@@ -125,8 +125,8 @@ fn repeating_an_undecided_request_removes_nothing() {
 fn an_acquire_longer_than_half_the_ttl_fails() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
-    // The test simulates a paused process: `tick` was not called in this time, so the question has
-    // not expired.
+    // Simulates a paused process: the time passes without a call of `tick`, so the question does
+    // not expire.
     quorum.now = quorum.now + TTL / 2 + Duration::from_millis(1);
     quorum.yes(0, 1);
     quorum.yes(1, 1);

@@ -10,8 +10,8 @@ use super::identity::Identity;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
-/// Time added to each quarantine. A server reports its uptime in whole seconds, and leases of other
-/// clients may have begun slightly later than the core assumes.
+/// Time added to each quarantine, for two reasons. A server reports its uptime in whole seconds,
+/// and leases of other clients may have begun slightly later than the core assumes.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Voting right of one node. It outlives the connections to the node, and exists as long as the

@@ -63,7 +63,6 @@ impl NodeState {
         self.try_removal(id, patience, now);
     }
 
-    /// Retries all pending removals.
     pub(super) fn retry_all(&mut self, patience: Duration, now: Instant) {
         for id in self.removals.all() {
             self.try_removal(id, patience, now);

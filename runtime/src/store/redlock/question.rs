@@ -11,7 +11,6 @@ use crate::base::token::Token;
 use crate::owner::Owner;
 use crate::store::{Failure, Reply, Retry};
 
-/// A set of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct NodeSet(u64);
 
@@ -54,7 +53,6 @@ pub(super) struct PendingQuestion {
     troubles: Vec<(usize, Trouble)>,
 }
 
-/// The content of a question.
 #[derive(Debug)]
 pub(super) enum Question {
     Acquire {
@@ -79,8 +77,9 @@ pub(super) enum Question {
         found: usize,
         /// Number of nodes on which the removal followed every acquire of the lock.
         ordered: usize,
-        /// Number of nodes that certainly did not have the key. A node counts only if it answered
-        /// the first attempt, because an earlier attempt may have removed the key.
+        /// Number of nodes that certainly did not have the key. A node counts only if it found no
+        /// key before a second attempt at the removal was sent. After that, the first attempt may
+        /// have removed the key.
         without: usize,
     },
 }
@@ -253,8 +252,8 @@ impl PendingQuestion {
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
         // The lock was lost only if so many nodes were certainly without the key that no quorum can
-        // have had it. A node without an answer may have had the key. Nodes that refused the
-        // acquire may answer first, so the release waits for further answers.
+        // have had it. A node without an answer may have had the key. The first answers may be from
+        // nodes that refused the acquire, so the release then waits for the other nodes.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {

@@ -74,8 +74,8 @@ impl Tally {
     }
 
     /// Decides if the votes grant the lock. The decision is open while a quorum of yes votes is
-    /// possible. After that, the lock is refused if a node voted no and a quorum of nodes has no
-    /// void vote. Otherwise, the result is unknown.
+    /// still possible. When it is no longer possible, the lock is refused if a node voted no and
+    /// the nodes without a void vote are a quorum. Otherwise, the result is unknown.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {

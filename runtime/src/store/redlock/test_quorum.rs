@@ -16,7 +16,6 @@ use crate::store::{
 pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A core whose nodes give the answers that a test chooses.
 pub(super) struct TestQuorum {
     pub(super) core: QuorumCore,
     nodes: usize,

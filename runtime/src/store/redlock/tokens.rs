@@ -1,9 +1,9 @@
 //! The tokens that locks carry on the nodes. Does no I/O.
 //!
 //! After a removal was sent for a token, no acquire carries that token again: the next attempt of
-//! the same call gets a new token. A node may carry out the removal late, after an acquire that was
-//! sent later on another connection. If this acquire had the token of the removal, the removal
-//! would remove the new lock.
+//! the same call gets a new token. The reason is that a node may carry out the removal late, after
+//! an acquire that was sent later on another connection. If this acquire had the token of the
+//! removal, the removal would remove the new lock.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -135,8 +135,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node is not the first of its directory. Returns true if the node is
-    /// the place of this process. If the place was given up and its node removed in the meantime,
-    /// the request has created the node again. The node then becomes the place again.
+    /// the place of this process. During the request, the place may have been given up and its node
+    /// removed. The request has then created the node again, which now becomes the place again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -299,8 +299,8 @@ impl<S: Service> Shared<S> {
 fn acquired(fence: Fence, others: bool) -> Reply {
     Reply::Acquired {
         fence: Some(fence),
-        // The server has one counter for the fences of all keys, so the next numbers may go to
-        // other keys.
+        // No fences can be reserved, because the server has one counter for the fences of all keys.
+        // The next numbers may go to other keys.
         reserved_fences: 0,
         wanted: Some(others),
     }

@@ -13,8 +13,8 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Both run concurrently: a single heartbeat may take longer than the grace of a revoked lock,
-/// whose holder must be notified before the grace ends.
+/// Both run concurrently, because a single heartbeat may take longer than the grace of a revoked
+/// lock. The lock's holder must be notified of the revocation before this grace ends.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let receives = pin!(receives(&shared, &session));

@@ -18,8 +18,8 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest sleep before the clock is read again. The runtime's timers stop while the machine is
-/// suspended.
+/// The longest sleep before the clock is read again. It is short, because the runtime's timers stop
+/// while the machine is suspended, but leases do not.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns the length of the next sleep of a wait that ends at `until`.
@@ -33,7 +33,8 @@ pub(super) struct LiveSession<S: Service> {
     pub(super) timeout: Timeout,
     /// Time until which the session is confirmed to last. `None` when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// Latest time until which any request so far needs the session to be confirmed.
+    /// Time until which the session must be confirmed: the latest time that any request so far
+    /// needs.
     wanted: Mutex<Instant>,
     demand: Notify,
     /// Notified when the server reports that the session may be over.

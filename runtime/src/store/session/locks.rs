@@ -14,7 +14,8 @@ pub(super) type LockId = (FullKey, Token);
 #[derive(Debug)]
 pub(super) struct Locks<N> {
     by_id: HashMap<LockId, Lock<N>>,
-    /// Tokens by the end of their lease.
+    /// Tokens by the end of their lease. The number is the lock's, so several leases can have the
+    /// same end.
     due: BTreeMap<(Instant, u64), LockId>,
     last: u64,
 }

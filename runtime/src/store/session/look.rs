@@ -164,8 +164,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored. A remaining revocation concerns no other node, and ends with the
-            // node's session or with the session of this inspection.
+            // An error is ignored, because a remaining revocation does no harm. It concerns no
+            // other node, and ends with the node's session or the session of this inspection.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::error::{LockError, millis};
 use crate::store::{Failure, Retry};
 
-/// A session that has no node is closed if no acquire has used it for this long.
+/// Time without an acquire after which a session that has no node is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl<S: Service> Shared<S> {

@@ -1,8 +1,8 @@
 //! Attempts to reach the server again in an outage.
 //!
-//! A request or a heartbeat also shows that the server is back. But there may be no request: while
-//! the server is away, calls that try only once are refused without one. So a task of the store
-//! repeatedly tries to reach the server.
+//! An answer to a request or a heartbeat also shows that the server is back. But perhaps neither is
+//! sent. Without a session there are no heartbeats. While the server is away, calls that try only
+//! once are refused without a request. So a task of the store repeatedly tries to reach the server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -35,7 +35,6 @@ impl From<Failure> for Trouble {
     }
 }
 
-/// An answer of the server.
 pub(crate) type Answer<T> = Result<T, Trouble>;
 
 /// The first node of a directory. It stays the first until it is removed.

@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
 const FENCE: Fence = Fence::new(1);
 
-/// A fake server with one directory. The first node has the lock.
+/// A fake server with one directory, the queue for one lock. Its first node has the lock.
 #[derive(Default)]
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
@@ -38,8 +38,8 @@ struct Server {
     unanswered: Mutex<bool>,
     /// True if the session is over.
     over: Mutex<bool>,
-    /// The node that another process takes away by force. If a session's number is given, only that
-    /// session is notified.
+    /// Name of the node that another process takes away by force, and the number of the session to
+    /// notify. Without a number, any one session is notified.
     revoked: Mutex<Option<(Option<usize>, Token)>>,
     /// The name of all nodes, if set.
     same_name: Mutex<Option<Token>>,
@@ -327,8 +327,8 @@ async fn a_granted_turn_is_used_without_a_request() {
     );
 }
 
-/// Fails if the end of a session is reported only after the next heartbeat. Another process may get
-/// the lock before that.
+/// Fails if the end of a session is reported only after the next heartbeat. Until that heartbeat,
+/// another process could already have the lock.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_is_reported_at_once() {
     let server = Arc::<Server>::default();
@@ -363,8 +363,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// A call releases its node, which has become the first, but the answer is lost. Fails if the next
-/// call gets the lock with this node, which the server has removed.
+/// A call releases its node, which has become the first. The server removes the node, but the
+/// answer is lost. Fails if the next call then gets the lock with the removed node.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -411,9 +411,10 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
-/// A place has become the first, but the answers to its call were lost for longer than `CLAIM`, so
-/// the place was given up. Then the call requests the lock again. Fails if the recreated node is
-/// not used when it becomes the first.
+/// A place (the waiting node of a process) has become the first. The answer to its call was lost,
+/// and the call did not repeat its request within `CLAIM`, so the place was given up. Then the call
+/// requests the lock again, with a new node. Fails if this node is not used when it becomes the
+/// first.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;
@@ -434,7 +435,7 @@ async fn a_recreated_place_gets_its_turn() {
 }
 
 /// A place was given up, but the removal of its node is lost and will be retried. Fails if a call
-/// gets the lock with this node. The retry would take the lock away.
+/// gets the lock with this node, because the retried removal would then take the lock away.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_place_is_not_granted() {
     let (server, mut client) = one_waits().await;

@@ -8,8 +8,8 @@ use super::live_session::LiveSession;
 use super::service::{Service, Timeout};
 use crate::base::clock::Instant;
 
-/// The sessions of a pool. A lock uses the shortest session that its ttl fits into. If the process
-/// dies, its locks stay until their session ends.
+/// The sessions of a pool. If the process dies, its locks stay until their sessions end. So each
+/// lock uses the session with the shortest lifetime that its ttl fits into.
 pub(super) struct Sessions<S: Service> {
     pub(super) classes: Vec<Class<S>>,
 }

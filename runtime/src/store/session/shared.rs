@@ -34,11 +34,11 @@ pub(super) enum Job {
     Request(Request),
     /// Ends an expired lease.
     Expire(LockId),
-    /// Gives up the waiting node with this number, because no call has taken the lock in time.
+    /// Gives up the waiting node with this number. The node has become the first of its directory,
+    /// but no call has taken the lock with it in time.
     Unclaim(FullKey, u64),
 }
 
-/// State that all requests of a pool share.
 pub(super) struct Shared<S: Service> {
     pub(super) service: S,
     pub(super) clock: Clock,
@@ -50,7 +50,8 @@ pub(super) struct Shared<S: Service> {
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
-    /// Wake-up of the task that ends expired leases: a new lease may end before all others.
+    /// Wake-up of the task that ends expired leases, sent for each new lease: it may end before all
+    /// others.
     pub(super) earlier: Notify,
 }
 
@@ -77,7 +78,7 @@ impl<S: Service> State<S> {
 }
 
 impl<S: Service> Shared<S> {
-    /// Must be called in the runtime that requests run on.
+    /// Creates the state. Call this in the runtime that will run the requests.
     pub(super) fn new(
         service: S,
         clock: Clock,
@@ -178,8 +179,9 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUnreported) {
-            // Sent under the mutex that `reply` also locks. So `reply` has either reported these
-            // locks as taken before this event, or will report a failure.
+            // Sent while `state` is locked, because `reply` also locks it to send an answer. So
+            // `reply` has either reported these locks as taken before this event, or will report a
+            // failure.
             self.emit(StoreEvent::Lost(held));
         }
         drop(state);
@@ -193,7 +195,7 @@ impl<S: Service> Shared<S> {
 
     /// Handles the revocation of a node of the session. If a token holds its lock with this node,
     /// reports the revocation to the engine. If the node waits in the queue and no token uses it,
-    /// removes the node, and the engine requests another place in the queue.
+    /// removes the node, and makes the engine request another place in the queue.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -206,8 +208,7 @@ impl<S: Service> Shared<S> {
         if let Some((key, token)) = state.locks.revoke(is_this, fence) {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
-                // Sent under the mutex that `reply` also locks. So `reply` has either reported this
-                // lock as taken before this event, or will report a failure.
+                // Sent while `state` is locked, for the same reason as `Lost` in `session_ended`.
                 self.emit(StoreEvent::Revoked { key, lease });
             }
             return;
@@ -226,7 +227,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Closes an unused session, so that the server removes its nodes soon. Retries without limit.
+    /// Closes a session that this process no longer uses, so that the server removes the session's
+    /// nodes soon. Retries without limit.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;
         while let Err(Trouble::Failed(_)) =

@@ -72,8 +72,8 @@ impl<S: Service> LockStore for SessionStore<S> {
     }
 }
 
-/// Returns the keys for which the request must not run together with another request. A renewal has
-/// none, so it never waits for other requests.
+/// Returns the request's keys. While the request runs, no other request for one of these keys may
+/// run. A renewal returns no keys, so it never waits for other requests.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
         Op::Keep { .. } => Vec::new(),

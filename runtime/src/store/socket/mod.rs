@@ -6,7 +6,8 @@
 //!   there is no listener, the engine's runtime waits for them.
 //! - The engine's runtime always waits for space in the send buffer.
 //!
-//! Only one runtime waits for incoming bytes, because each waiting runtime wakes a thread.
+//! Only one runtime waits for incoming bytes, because each waiting runtime would wake a thread for
+//! them.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -92,8 +93,8 @@ pub(crate) struct Socket {
     copy: Option<Stream>,
     /// True if a write waits for space in the send buffer.
     blocked: bool,
-    /// Buffer for reads. The buffer of the caller (`ReadBuf`) would have to be zeroed before each
-    /// read.
+    /// Buffer for reads, which is zeroed only once. The buffer of the caller (`ReadBuf`) would have
+    /// to be zeroed before each read.
     piece: Box<[u8]>,
 }
 

@@ -97,8 +97,9 @@ async fn a_listener_is_notified_before_the_data_is_read() {
     assert_eq!(byte.expect("read"), b'!');
 }
 
-/// A read that does not fill the buffer shows that no more data is available now. Fails if the end
-/// of the connection then goes unnoticed.
+/// A read that does not fill the buffer shows that no more data is available now. The socket is
+/// then not read again until the listener is notified. Fails if the end of the connection goes
+/// unnoticed.
 #[tokio::test]
 async fn the_end_of_a_connection_is_read_after_its_data() {
     let (mut socket, mut other) = connected();

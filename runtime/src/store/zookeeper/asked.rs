@@ -11,12 +11,12 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of the request `exists`. The watch of this request stays even if the znode does not
-/// exist.
+/// The code of the request `exists`. The server sets the watch of this request even if the znode
+/// does not exist.
 pub(super) const EXISTS: i32 = 3;
 
-/// The number that a notification about a watched path has in the place where an answer has its
-/// request's number.
+/// The number at the start of a notification about a watched path. An answer starts with the number
+/// of its request instead.
 const NOTIFICATION: i32 = -1;
 
 /// Sender of the answer to a request.
@@ -156,8 +156,8 @@ impl Asked {
         }
     }
 
-    /// Returns the remaining time until the server counts as silent, which is `silence` after the
-    /// start of its silence.
+    /// Returns the time until the server counts as silent: the rest of `silence`, counted from the
+    /// start of the server's silence. Without unanswered requests, returns the whole `silence`.
     pub(super) fn left(&self, silence: Duration) -> Duration {
         let since = self.since.filter(|_| !self.answers.is_empty());
         since.map_or(silence, |since| silence.saturating_sub(since.elapsed()))

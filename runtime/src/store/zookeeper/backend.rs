@@ -22,7 +22,8 @@ impl ZooKeeper {
         let (sender, events) = unbounded_channel();
         let reached = Self::reach(address, options, sender.clone()).await;
         let ensemble = reached.map_err(|failure| failure.error)?;
-        // If the check itself fails, it has no report to log. The first call will return the error.
+        // A failed check is ignored, because it has no report to log. The first call for a lock
+        // will return the error.
         if let Ok(report) = check::examine(&ensemble, options).await {
             report.log();
         }

@@ -14,7 +14,8 @@ use crate::store::options::Options;
 use crate::store::session::service::{Timeout, Trouble};
 use crate::store::session::trial::try_out;
 
-/// Least number of servers. With fewer, the loss of one server stops the whole ensemble.
+/// Least number of servers without a warning. With fewer, the loss of one server stops the whole
+/// ensemble.
 const FEWEST: usize = 3;
 
 /// Returns all findings on the ensemble.

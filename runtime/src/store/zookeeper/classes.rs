@@ -6,7 +6,7 @@ use crate::store::session::service::Timeout;
 
 /// Requested session lifetimes, in units of half the shortest lifetime that the server allows. By
 /// default, this unit is one tick, and a server allows 2 to 20 ticks. If the server allows longer
-/// lifetimes, further ones follow, each twice as long as the one before.
+/// lifetimes, `Classes::all` adds further ones, each twice as long as the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least assumed value of half a tick, the interval at which the leader requests the active
@@ -30,9 +30,10 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, half
-    /// a tick is a quarter of the shortest lifetime, a fortieth of the longest, or
-    /// `LEAST_HALF_TICK`, whichever is longest. A server's default bounds are 2 and 20 ticks.
+    /// Creates the classes. `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the
+    /// tick is estimated. By default, a server's shortest lifetime is 2 ticks, and its longest is
+    /// 20 ticks. So half a tick is a quarter of the shortest or a fortieth of the longest,
+    /// whichever is longer. The estimate is at least `LEAST_HALF_TICK`.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,
@@ -70,8 +71,9 @@ impl Classes {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
-    /// Returns the longest ttl for which the session is confirmed at any time, even just before the
-    /// next heartbeat takes effect. A heartbeat is sent after a third of the confirmed time.
+    /// Returns the longest ttl that a session with this lifetime serves. The session must be
+    /// confirmed for this long at any moment, even just before the next heartbeat takes effect.
+    /// Heartbeats are sent after a third of the confirmed time.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
         least.saturating_sub(self.propagation() + WRITES)

@@ -5,7 +5,6 @@ use super::live::Made;
 use super::names::{Number, number};
 use crate::store::session::service::Trouble;
 
-/// A lock's directory, with its znodes in the order of their sequence numbers.
 pub(super) struct Directory {
     pub(super) path: String,
     pub(super) is_there: bool,
@@ -28,8 +27,9 @@ impl Directory {
     }
 }
 
-/// Builds a directory from the names of its znodes. Fails if a name does not follow Curator's
-/// recipe for an exclusive lock, or if the directory has used up its sequence numbers.
+/// Builds a directory from the names of its znodes. Fails if a name does not follow the recipe for
+/// an exclusive lock of Curator (a Java client library). Also fails if the directory has used up
+/// its sequence numbers.
 pub(super) fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {

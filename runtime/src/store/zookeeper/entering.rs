@@ -7,9 +7,9 @@
 //!
 //! An unanswered creation may have created its znode, or may still do so. In that case, a write to
 //! the session's own znode brings the client's server up to date. After that write, no earlier
-//! request of the session can create a znode. Earlier requests of the same connection are over, and
-//! the leader refuses requests of an older connection (`PrepRequestProcessor.java`,
-//! `checkSession`).
+//! request of the session can create a znode, for two reasons. Earlier requests of the same
+//! connection are over. Requests of an older connection are refused by the leader
+//! (`PrepRequestProcessor.java`, `checkSession`).
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, T
 /// Maximum number of nodes created in one step.
 const MOST: usize = 100;
 
-/// Number of tries for a creation whose directory the server removes in the meantime.
+/// Number of tries to create a znode. A try fails if the directory for the znode does not exist,
+/// because the server removes empty directories.
 const TRIES: usize = 8;
 
 impl ZooKeeper {
@@ -143,8 +144,8 @@ impl ZooKeeper {
     ) -> Answer<EnteredAll> {
         self.create_all(session, line, missing, value, patience)
             .await?;
-        // The answer lacks the id of the transaction, which becomes the fence (ZOOKEEPER-4026). So
-        // the created nodes are looked up.
+        // The answer to the combined request lacks the id of the transaction, which becomes the
+        // fence (ZOOKEEPER-4026). So the created nodes are looked up.
         let made = self.all_own(session, line, nodes, patience).await?;
         let made = made.into_iter().collect::<Option<Vec<_>>>();
         let made = made.ok_or_else(failure::unsettled)?;
@@ -169,7 +170,8 @@ impl ZooKeeper {
         Ok(EnteredAll::First(fences.collect::<Result<_, _>>()?))
     }
 
-    /// Returns the znode of the node, if there is one.
+    /// Returns the znode of the node, if there is one. Searches the directory only if an unanswered
+    /// request may have created the znode.
     pub(super) async fn own(
         &self,
         session: &Session,
@@ -257,8 +259,8 @@ impl ZooKeeper {
     }
 
     /// Returns the directory of a created node. Fails if the directory has znodes of another recipe
-    /// of Curator (a client library), or has no numbers left. Then removes the node, because
-    /// clients of the other recipe must not wait for it.
+    /// of Curator (a Java client library), or has no numbers left. Before it fails, it removes the
+    /// node, because clients of the other recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,

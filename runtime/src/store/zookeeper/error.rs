@@ -47,8 +47,8 @@ impl Error {
     pub(super) fn of_code(code: i32) -> Self {
         match code {
             -6 => Self::Unimplemented,
-            // In this order: a wrong encoding, wrong arguments, a child of an ephemeral znode, and
-            // an invalid access control list.
+            // The meanings of these codes, in this order: a wrong encoding, wrong arguments, a
+            // child of an ephemeral znode, and an invalid access control list.
             -5 | -8 | -108 | -114 => Self::Refused(code),
             -101 => Self::NoNode,
             -102 => Self::NoAuth,

@@ -104,7 +104,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// The failure of a request that waited too long behind other requests of this process.
+/// Returns the failure of a request that waited too long behind other requests of this process.
 pub(super) fn busy() -> Failure {
     Failure::unavailable(
         "timeout",
@@ -115,7 +115,7 @@ pub(super) fn busy() -> Failure {
     )
 }
 
-/// The failure for an unreadable answer.
+/// Returns the failure for an unreadable answer.
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
@@ -126,8 +126,8 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure if a znode in a lock's directory does not follow Curator's recipe for an exclusive
-/// lock.
+/// Returns the failure for a directory with a znode that does not follow Curator's recipe for an
+/// exclusive lock.
 pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     Failure::unavailable(
         "recipe",
@@ -140,8 +140,8 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     )
 }
 
-/// The failure if the servers of the URL allow no common session length. They then belong to
-/// different ensembles, or have different settings.
+/// Returns the failure for a URL whose servers allow no common session length. Such servers belong
+/// to different ensembles, or have different settings.
 pub(super) fn apart() -> Failure {
     Failure::unavailable(
         "session",
@@ -153,8 +153,8 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// The failure for a directory that has used up its sequence numbers. The numbers of further znodes
-/// do not show the order of the queue.
+/// Returns the failure for a directory that has used up its sequence numbers. The numbers of
+/// further znodes would not show the order of the queue.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",
@@ -178,7 +178,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
     }
 }
 
-/// The failure of a request that conflicted with other changes at each try.
+/// Returns the failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
@@ -189,8 +189,8 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// The failure of a release that must keep the lock for some time. The lock's znode cannot outlive
-/// its session, which belongs to this process.
+/// Returns the failure of a release that must keep the lock for some time. ZooKeeper cannot do
+/// this, because the lock's znode ends with its session, which belongs to this process.
 pub(super) fn cannot_keep() -> Failure {
     Failure {
         error: LockError::config(

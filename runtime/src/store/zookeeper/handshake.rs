@@ -82,8 +82,9 @@ pub(super) async fn shake(
         Some(ticket) => (ticket.id, ticket.password.as_slice()),
         None => (0, &[0; PASSWORD][..]),
     };
-    // In order: version 0 of the protocol, no transaction seen before, the time-out, and the
-    // session. With the flag `false`, a server in read-only mode refuses the session.
+    // The fields in this order: version 0 of the protocol, the last transaction seen (none), the
+    // time-out, and the session's id. With the flag `false`, a server in read-only mode refuses the
+    // session.
     let request = Out::default().int(0).long(0).int(asked).long(id);
     exchange(stream, &request.bytes(password).flag(false))
         .await

@@ -28,8 +28,8 @@ const AT_ONCE: usize = 64;
 ///
 /// The server carries out the requests of a connection in the order in which they were sent. Once
 /// the session has a new connection, unfinished requests of the old one are not carried out. The
-/// server closes the old connection, or refuses its requests because the session has moved to
-/// another server.
+/// server of the old connection closes it, or its requests are refused because the session has
+/// moved to another server.
 pub(crate) struct Session {
     current: watch::Receiver<Current>,
     /// Closes the session when set to true, or when dropped.

@@ -190,7 +190,8 @@ impl Look for ZooKeeperLook {
         self.synced(&line, looking).await
     }
 
-    /// The server can list only all directories at once. Their nodes are read page by page.
+    /// Lists all directories at once, because the server cannot list a part of them. Reads their
+    /// nodes page by page.
     async fn directories(
         &mut self,
         _beginning: &str,
@@ -227,7 +228,8 @@ impl Look for ZooKeeperLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation is ephemeral, so it ends with the session of this inspection.
+    /// Creates the revocation as an ephemeral znode, so it ends with the session of this
+    /// inspection.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let line = self.line().await?;
         let own = self.names.session(session);

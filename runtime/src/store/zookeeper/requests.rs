@@ -17,13 +17,14 @@ const MULTI: i32 = 14;
 const CREATE_WITH_STAT: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
 
-/// Type of a failed entry, and of the end marker, in the answer to a multi-request.
+/// Type of the end marker in a multi-request and in its answer. In the answer, also the type of a
+/// failed entry.
 const NO_ENTRY: i32 = -1;
 
 /// Error of each entry after the failed one, in the same answer.
 const AFTER_A_FAILURE: i32 = -2;
 
-/// Any version of a znode.
+/// Version in a request that applies to a znode of any version.
 const ANY: i32 = -1;
 
 /// All permissions of a znode.

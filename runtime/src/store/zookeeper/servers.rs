@@ -5,7 +5,7 @@
 //! resume a session, the connection is opened before the bounds are read, and a restart in between
 //! would end the connection. So the server process that resumes the session is the one that has
 //! reported the bounds. Otherwise, a restarted server could shorten the session, and this process
-//! would not notice if the answer was lost.
+//! would not notice if the server's answer to the handshake was lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum number of users with which one connection logs in: the latest ones of this process. Each
-/// new password makes another user. The nodes of earlier users are assumed to be gone.
+/// new password makes another user. The nodes of users before these are assumed to be gone.
 const MOST_USERS: usize = 16;
 
 /// Bounds of the time that a server may be silent before a session moves to another server. Within

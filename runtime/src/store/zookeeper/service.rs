@@ -34,7 +34,7 @@ const LONGEST_HANDSHAKE: Duration = Duration::from_secs(3);
 pub(crate) struct ZooKeeper {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    /// Time limit of requests that no call waits for.
+    /// Time limit of requests for which the caller passes no limit.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
 }
@@ -114,8 +114,8 @@ impl ZooKeeper {
         Ok((session, lasts))
     }
 
-    /// Records from an answer if the ensemble can be reached. After an outage, notifies the engine
-    /// that the ensemble can be reached again.
+    /// Records an outage, or the end of one, if the result of a request shows it. At the end of an
+    /// outage, notifies the engine that the ensemble can be reached again.
     fn noted<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
             Ok(_) => self.back(),
@@ -202,8 +202,8 @@ impl Service for ZooKeeper {
     }
 
     /// Requests the servers' bounds for sessions. An ensemble that answers this request may still
-    /// be too slow for others. So an answer ends the outage only if the same request has failed
-    /// earlier in this outage.
+    /// be too slow for other requests. So an answer ends the outage only if the same request has
+    /// failed earlier in this outage.
     async fn reach_again(&self) {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {

@@ -144,7 +144,8 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
     // This client requests all advisory locks of other sessions. If a pool's session had such a
-    // lock, this client would get it when that session is ended below.
+    // lock, this client would get it when the pool's session is ended below. The pool could then
+    // not take the lock again.
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
         // The statement waits for the lock of `stranger` until the server ends, so its result is
@@ -232,8 +233,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         .last(sheet, "the role of the pool has other settings");
 }
 
-/// Uses keys of 512 bytes, the greatest allowed length. Such a key must fit into a notification of
-/// the server, which has less than 8,000 bytes.
+/// Uses keys of about 512 bytes, the greatest allowed length. Such a key must fit into a
+/// notification of the server, which has less than 8,000 bytes.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

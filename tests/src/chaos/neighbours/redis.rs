@@ -60,8 +60,8 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
                 while !over.load(Ordering::Relaxed) {
                     let mut set = cmd("SET");
                     set.arg(format!("other:{number}")).arg(&large);
-                    // An error is ignored. This client may lose its connection, because the
-                    // commands of the other threads are slow.
+                    // Errors are ignored. This client may lose its connection while the slow
+                    // commands of the other threads block the server.
                     let _ = probe.try_run::<()>(&set);
                     let _ = probe.try_run::<String>(cmd("GET").arg(format!("other:{number}")));
                     let _ = probe.try_run::<i64>(cmd("EVAL").arg(SLOW).arg(0));

@@ -1,5 +1,5 @@
-//! Renewed leases of one process ("tenants"), which must last in spite of all other users of the
-//! server.
+//! Leases of one process ("tenants"), renewed by a watchdog. In most scenes, none of them may be
+//! lost.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,11 @@ use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
 pub(super) const TTL: Duration = Duration::from_secs(2);
-/// A time in which a lease of `TTL` ends without renewals.
+/// Time after which a lease of `TTL` would have ended without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
-/// Bound on the time from a release until the next process has the lock. A waiting process repeats
-/// its request within this time if a message was lost or refused.
+/// Bound on the time from a release until the next process has the lock. If the notification of
+/// this process is lost or refused, the process gets the lock only when it repeats its request,
+/// within this time.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
 

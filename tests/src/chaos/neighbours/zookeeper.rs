@@ -36,8 +36,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     let held = tenants.take("held", Duration::from_secs(20));
     server.set_longest_session(Duration::from_secs(6));
     server.restart();
-    // After the next two statements, the holder has renewed its session with the restarted server,
-    // or has abandoned the session.
+    // The holder is cut off only after it has renewed its session with the restarted server, or has
+    // abandoned the session. The next two statements give it time for this.
     tenants.turn(sheet, SCENE, "turn");
     sleep(TTL);
     pipe.set(Flow::BlackHole);

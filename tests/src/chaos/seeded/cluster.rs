@@ -27,8 +27,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // After a reconnect, a process renews all its locks at once. So the first worker now renews all
-    // its locks in one batch, although it took them at different times.
+    // The next command ends the first worker's connections. After the reconnect, the worker renews
+    // all its locks in one batch, although it took them at different times.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);

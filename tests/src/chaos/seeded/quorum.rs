@@ -19,7 +19,7 @@ pub(super) fn split(scene: &Scene) {
     let first = Lane::stays("k", 2_000, 1_500).waits(1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
     // With the bug, the body of the first worker begins, although only one node has granted the
-    // lock.
+    // lock. Without the bug, this wait times out.
     wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
     let second = Lane::stays("k", 2_000, 100).waits(8_000);
     let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);

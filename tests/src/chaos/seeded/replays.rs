@@ -7,8 +7,8 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Returns a group with one call, whose body takes no time. Its result is kept for longer than the
-/// scenario lasts. The call sends one of `requests` different requests.
+/// Returns a group of calls, by default one call. Their bodies take no time, and their results are
+/// kept for longer than the scenario lasts. Each call sends one of `requests` different requests.
 fn click(requests: u64) -> Lane {
     Lane::stays("k", 2_000, 0).as_form(Form::Replayed {
         ms: 60_000,

@@ -40,13 +40,13 @@ impl Scene {
         self.crew.job(url, vec![lane])
     }
 
-    /// Starts a worker, with the bug if the scenario has one.
+    /// Starts a worker, with the bug if this run of the scenario has it.
     pub(super) fn start(&self, url: &str, lane: Lane) -> Hand {
         self.crew.spawn(&self.job(url, lane), self.bug)
     }
 
-    /// Starts a worker, with the bug if the scenario has one. Each of its requests and answers
-    /// takes at least `least`.
+    /// Starts a worker, with the bug if this run of the scenario has it. Each of the worker's
+    /// requests and answers takes at least `least`.
     pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
         let job = self.job(&proxy.url(), lane);
         self.crew.spawn_gated(job, self.bug, || {
@@ -64,8 +64,8 @@ impl Scene {
         self.set_up.get()
     }
 
-    /// Starts a worker, with the bug if the scenario has one, and waits until it is inside its
-    /// lock.
+    /// Starts a worker, with the bug if this run of the scenario has it. Waits until the worker is
+    /// inside its lock.
     pub(super) fn enter(&self, url: &str, lane: Lane) -> Hand {
         let entered = self.entered();
         let hand = self.start(url, lane);
@@ -119,7 +119,8 @@ impl Scene {
         self.free(key, due, at, within);
     }
 
-    /// Calls `release`, which releases the key `k`. Notes the time until the next holder is inside.
+    /// Calls `release`, after which the next holder should get the key `k`. Notes the time until
+    /// this holder is inside.
     pub(super) fn is_entered(&self, release: impl FnOnce()) {
         const WITHIN: Duration = Duration::from_secs(4);
         let entered = self.entered();

@@ -49,8 +49,8 @@ async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockErro
     Ok(())
 }
 
-/// Fails if an empty or too long key is accepted. Calls for different keys could then share one
-/// lock.
+/// Fails if an empty value in a key is accepted, because all calls with an empty value would share
+/// one lock. Also fails if an empty, too long or reserved key is accepted.
 #[tokio::test]
 async fn keys() {
     let started = Began::now();

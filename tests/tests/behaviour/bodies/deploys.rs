@@ -126,7 +126,7 @@ where
 }
 
 /// The versions use different types for the kept result of one order. Fails if a version runs the
-/// body again although a result is kept, or reads a different order from this result.
+/// body again although a result is kept, or if it reads this result as another order.
 async fn versions_with_another_result_type_never_run_twice(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let first = OldOrder { id: 1 };

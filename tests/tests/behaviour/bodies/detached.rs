@@ -208,9 +208,9 @@ async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if the body of a dropped nested call with `detach` continues inside the lock of the
-/// enclosing call. Also fails if the task of a detached body, which can outlive the enclosing call,
-/// can enter the lock of that call.
+/// A nested call with `detach` is dropped. Fails if its body continues inside the lock of the
+/// enclosing call. Also fails if the body of another detached call can enter that lock, because
+/// this body can outlive the enclosing call.
 async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());

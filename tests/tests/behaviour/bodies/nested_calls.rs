@@ -166,8 +166,8 @@ async fn concurrent_branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for another branch longer than its `wait`, or enters after that time.
-/// Also fails if a branch with a `wait` of zero waits.
+/// One branch is inside, and the others wait for it. Fails if a branch waits longer than its own
+/// `wait`, or still enters after this time. Also fails if a branch with a `wait` of zero waits.
 async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -213,7 +213,7 @@ async fn waiting_for_a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The branch `long` stays inside until the branch `short` stops waiting.
+        // The branch `long` leaves only after `short` has given up, so `short` must give up itself.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -418,8 +418,8 @@ async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     }
 }
 
-/// Fails if a nested call keeps waiting to enter after the lease is lost. In this test, it cannot
-/// enter before, because another nested call keeps its guard.
+/// A nested call waits to enter, because the guard of another nested call stays inside the lock.
+/// Fails if the call keeps waiting after the lease is lost.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -485,7 +485,8 @@ on_stores!(redlock: (
     nested_calls_stop_after_a_lost_lease,
 ));
 
-/// Fails if entering a lock needs an answer from the store. The proxy lets nothing pass here.
+/// The proxy lets nothing pass while nested calls run. Fails if they need an answer from the store
+/// to enter the lock or to be refused.
 #[tokio::test]
 async fn entering_needs_no_store() {
     let server = Server::start();

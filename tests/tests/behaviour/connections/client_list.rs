@@ -71,7 +71,7 @@ async fn the_connections_of_a_pool_have_a_name() {
     assert!(!list.contains("hunter2"));
 }
 
-/// Fails if only connections to a single server have a name.
+/// Fails if the connection to a node of a quorum or of a cluster has no name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_quorums_and_clusters_have_a_name() {
     let quorum = Quorum::young(3);

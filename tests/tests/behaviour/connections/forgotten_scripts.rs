@@ -151,7 +151,7 @@ async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let storm = Storm::begin(&server);
     for id in 0..3 {
         // This call gets the lock if no flush comes between the loading of its script and the
-        // execution. Otherwise the error must allow a retry.
+        // execution. Otherwise its error must not be `NOPERM`, because the pool never retries that.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

@@ -162,9 +162,9 @@ async fn no_call_waits_for_a_blocked_runtime() {
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Blocks all workers of another runtime, which reads the answers, for `length`. Fails if calls on
-/// the test's runtime wait for it: a call that takes longer than `slow` counts as late. Runs on any
-/// store.
+/// Blocks all workers of another runtime, which reads the answers, for `length`, in five rounds.
+/// Fails if calls on the test's runtime wait for the blocked runtime. A round counts as late if one
+/// of these calls takes longer than `slow`. Runs on any store.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
     length: Duration,
@@ -209,7 +209,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
         }
         late += usize::from(slow + excuse.so_far() < longest);
     }
-    // One late call is allowed, because the machine may have stalled once.
+    // One late round is allowed, because the machine may have stalled once.
     assert!(late <= 1, "{late} of 5 times");
     end.store(true, Ordering::SeqCst);
     for task in theirs {
@@ -490,8 +490,8 @@ fn timers_fire_beside_a_busy_loop() {
         let mutex = tokio::sync::Mutex::new(());
         let long = Duration::from_millis(300);
         let mut least = (0, usize::MAX);
-        // The test makes several attempts, because other tests may use the processors during one of
-        // the two measurements.
+        // Each attempt measures twice: beside locks of the pool, and beside a tokio mutex. The test
+        // makes several attempts, because other tests may use the processors meanwhile.
         for _ in 0..5 {
             let locks = async {
                 let began = Instant::now();

@@ -75,8 +75,8 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// Ttl of the first attempt in the next test. If the delays of the machine are too long for this
-/// ttl, a further attempt doubles it.
+/// Ttl of each lease in the next test. If the delays of the machine are too long for this ttl, the
+/// test repeats the outage with the doubled ttl.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Time after which the pool starts another attempt to connect while one attempt hangs: a quarter

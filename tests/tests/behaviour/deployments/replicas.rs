@@ -341,8 +341,8 @@ async fn overlaps(replicas: &str) -> usize {
     ended.overlaps(&format!("replicas = {replicas}"))
 }
 
-/// The baseline for the two tests below. If no replica must confirm locks, a fail-over loses locks,
-/// and the oracle detects the loss.
+/// The baseline for the two tests below: locks need no confirmation by a replica, so a fail-over
+/// loses some of them. Fails if the oracle detects no loss in three fail-overs.
 #[tokio::test(flavor = "multi_thread")]
 async fn fail_overs_without_replicas_lose_locks() {
     for _ in 0..3 {

@@ -147,7 +147,7 @@ fn a_permit_count_taken_from_other_calls_is_detected() {
 
 /// Three calls hold a permit, and the leases of two of them end one after the other. Fails if a
 /// call with `permits(2)` gets a permit before both leases have ended, or much later. Also fails if
-/// the `retry_after` of such a call ends before both leases.
+/// the `retry_after` of such a call is over before both leases have ended.
 async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);

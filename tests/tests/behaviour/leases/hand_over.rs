@@ -81,8 +81,8 @@ async fn a_handed_over_lock_is_adopted_once(store: &Store) {
     }
 }
 
-/// The handler passes the lock from call to call before each handover. Fails if the worker then
-/// cannot adopt the lock, or gets a wrong fence.
+/// Several calls of the handler wait for one lock, and each of them hands it over to the worker.
+/// Fails if the worker cannot adopt the lock, or gets a wrong fence.
 async fn a_lock_handed_over_in_the_process_can_be_adopted(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);

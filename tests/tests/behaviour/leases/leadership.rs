@@ -77,8 +77,8 @@ impl Leaders {
 
 type Led = JoinHandle<Result<(), LockError>>;
 
-/// A group of calls of `lead` (members), which lead without end. Each time a member begins to lead,
-/// its number is sent.
+/// A group of calls of `lead` (members), whose bodies never return. Each time a member begins to
+/// lead, its number is sent.
 struct Crew {
     leaders: Arc<Leaders>,
     begins: UnboundedSender<u32>,
@@ -269,7 +269,8 @@ async fn there_are_never_two_leaders(store: &Store) {
             Ok::<_, LockError>(())
         }));
     }
-    // The first leader keeps the lock until all other calls have requested it.
+    // The body of the first leader never returns. Its lock is taken away only after all other calls
+    // have requested it.
     let request = async {
         while leaders.terms() < 2 {
             let seen = operator.inspect(KEY).await.expect("it answers");

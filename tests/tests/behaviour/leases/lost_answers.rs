@@ -25,7 +25,8 @@ async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
         let acquired = pool.lock(&*key).ttl(TTL).wait(TTL).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
         guard.release().await.expect("held");
-        // This wait is far longer than a release takes, and far shorter than the ttl.
+        // This wait is far longer than a release takes, but ends before the lease would, so the
+        // release must free the lock.
         let next = other.lock(&*key).ttl(TTL).wait(TTL / 2).acquire().await;
         let next = next.unwrap_or_else(|error| panic!("{key} is left: {error}"));
         next.release().await.expect("held");

@@ -51,7 +51,7 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
 }
 
 /// Fails if the lock of a dropped acquire is never removed, for example because the removal reaches
-/// the server before the acquire.
+/// the server before the acquire. Also fails if more than 1 % of the locks live longer than 100 ms.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;
@@ -98,7 +98,8 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let patience = random.duration(Duration::from_millis(10));
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
-        // On a busy machine, the answer may come only after the call has stopped waiting for it.
+        // On a busy machine, the answer may take longer than `IO_TIMEOUT`. The call then fails as
+        // unavailable.
         let unanswered = matches!(&ended, Ok(Err(error)) if error.is_unavailable());
         assert!(
             ended.is_err() || unanswered,
@@ -198,7 +199,8 @@ async fn an_acquisition_with_a_lost_reply_still_succeeds() {
     let server = Server::start();
     tokio::join!(
         reply_lost(&server, After::Cut, 60, NO_OUTAGE),
-        // A silent connection is replaced after a quarter of this `io_timeout` of two seconds.
+        // The pool replaces a silent connection after a quarter of the `io_timeout`, here half a
+        // second.
         reply_lost(&server, After::Silence, 12, Duration::from_secs(2)),
     );
 }
@@ -271,8 +273,9 @@ async fn a_very_late_acquisition_is_removed() {
     }
 }
 
-/// Delays a request in the network until after its connection has ended. Before the request
-/// arrives, the caller either stops waiting, or gets the lock by a second request and releases it.
+/// Delays a request in the network until after its connection has ended. If `gives_up`, the caller
+/// stops waiting before the request arrives. Otherwise, it gets the lock by a second request and
+/// releases it first.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
     // Delay of the request. It is longer than all steps that must happen before the request
     // arrives.

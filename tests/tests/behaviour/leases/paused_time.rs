@@ -30,8 +30,8 @@ fn assert_close(actual: Duration, expected: Duration) {
     );
 }
 
-/// Fails unless the body without a watchdog is dropped at the signal time `S`: after `ttl -
-/// (ttl/100 + 2 ms) - ttl/20`.
+/// Fails unless the body without a watchdog is dropped at the signal time `S`: `ttl/20` before the
+/// deadline, which is `ttl/100 + 2 ms` before the end of the ttl.
 #[tokio::test(start_paused = true)]
 async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     let pool = pool().await;
@@ -41,8 +41,8 @@ async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if a nested call does not stop waiting for another nested call of the same body at the end
-/// of its `wait`.
+/// Two nested calls of one body exclude each other. Fails if the second call does not stop waiting
+/// for the first at the end of its own `wait`.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_turn_ends_with_the_budget() {
     let pool = pool().await;

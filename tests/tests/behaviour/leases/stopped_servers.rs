@@ -179,8 +179,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     servers.resume();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     let trace = trace.lock().expect("no panic");
-    // Delays of the machine are tolerated. The thread may be suspended after the check of the
-    // deadline, before the body reads the clock.
+    // The gate checks the deadline before each poll. After this check, the thread may be suspended
+    // before the body reads the clock. So delays of the machine are tolerated.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
     assert!(trace.dropped < end, "{trace:?}");
@@ -263,7 +263,7 @@ async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
 }
 
 /// Generates a test of each listed function, on each store named before the colon.
-/// `tests/tests/docs/test_names.rs` reads these calls.
+/// `tests/tests/docs/test_names.rs` gets the names of these tests from the uses of this macro.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(

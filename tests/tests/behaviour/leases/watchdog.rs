@@ -145,15 +145,15 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // Delays of the machine are tolerated. The thread may be suspended after the check of the
-    // deadline, before the body reads the clock.
+    // The gate checks the deadline before each poll. After this check, the thread may be suspended
+    // before the body reads the clock. So delays of the machine are tolerated.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,
         "{mode:?}: {trace:?}"
     );
     assert!(trace.dropped < end, "{mode:?}: {trace:?}");
-    // The caller must be notified by the end of the lease. The rest of the bound is for a busy
+    // The caller must be notified by the end of the lease. The tolerance of 100 ms is for a busy
     // machine.
     let late = Duration::from_micros(returned.saturating_sub(end));
     assert!(

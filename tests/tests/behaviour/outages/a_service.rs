@@ -176,7 +176,8 @@ impl Stage for Pair {
     }
 }
 
-/// The members of a cluster, and the index of the member that led before the last `fall`.
+/// The members of a cluster, and the index of the member that was the leader when `Stage::fall`
+/// last made the cluster unavailable.
 struct Members {
     all: Vec<Etcd>,
     led: usize,
@@ -193,7 +194,8 @@ impl Members {
         Self { all, led: 0 }
     }
 
-    /// Returns a client of a member that did not lead before the last fall.
+    /// Returns a client of a member other than `led`, because `Stage::take_over` leaves that member
+    /// dead.
     fn root(&self) -> Gateway {
         let member = (self.led + 1) % self.all.len();
         self.all[member].gateway().as_user("root", "root")
@@ -239,7 +241,8 @@ impl Stage for Members {
         self.root().set_password(USER, password);
     }
 
-    /// Changes a user. After any such change, the servers refuse all earlier login tokens.
+    /// Sets the password of `root` again. After any change of a user, the servers refuse all
+    /// earlier login tokens.
     async fn cut(&self) {
         self.root().set_password("root", "root");
     }

@@ -427,8 +427,8 @@ async fn a_function_that_fails_is_called_again() {
     comes_back(&pool, "key").await;
 }
 
-/// Fails if the credentials function runs only on the program's runtime. The only thread of that
-/// runtime is parked in a blocking call here, so the call would wait forever.
+/// Fails if the credentials function runs only on the program's runtime. No thread drives this
+/// runtime during `acquire_blocking`, so the pool would never log in again.
 #[test]
 fn a_parked_runtime_costs_no_credentials() {
     let server = Server::start();

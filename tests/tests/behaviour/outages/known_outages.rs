@@ -20,7 +20,8 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
-/// Waits until the pool has detected the outage of its store: a call without `wait` fails soon.
+/// Waits until the pool has detected the outage of its store. A call without `wait` then fails
+/// within a second.
 async fn knows(pool: &LockPool) {
     let began = Instant::now();
     let mut quick = false;

@@ -65,7 +65,7 @@ async fn fail_at_once(pool: &LockPool) {
 }
 
 /// Generates a test of each named function on the servers of each named store.
-/// `tests/tests/docs/test_names.rs` reads each use of this macro.
+/// `tests/tests/docs/test_names.rs` gets the names of these tests from the uses of this macro.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(

@@ -137,7 +137,7 @@ async fn a_dropped_probe_leaves_nothing() {
     pool.ready().await.expect("it still works");
 }
 
-/// Fails if the tests above do not detect a bug: `ready` returns without taking a lock.
+/// Fails if the tests above do not detect that `ready` returns without taking a lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_probe_without_a_lock_is_found() {

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Number of times that each client must get the lock while leasehold's calls continue.
 const ENOUGH: usize = 4;
 
-/// Counts the holders inside the lock `k`, and signals the end of the test.
+/// Counters of the holders of the lock `k` and their overlaps, and the signal that ends the test.
 #[derive(Debug, Default)]
 struct Ground {
     inside: AtomicUsize,
@@ -48,7 +48,7 @@ impl Ground {
     }
 }
 
-/// Takes the lock again and again without a pause, until the test is over.
+/// Takes the lock again and again without a break, until the test is over.
 async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     while !ground.is_over() {
         let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire().await;
@@ -61,8 +61,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     }
 }
 
-/// Starts a client of the `SET NX` convention that requests the lock at intervals of `poll`.
-/// Returns the number of times that the client got the lock, and its longest wait for the lock.
+/// Starts a client that takes the lock by `SET NX`, and tries at intervals of `poll`. Returns the
+/// number of times that the client got the lock, and its longest wait for the lock.
 fn client(
     server: &Server,
     poll: Duration,

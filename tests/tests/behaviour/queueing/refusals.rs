@@ -1,5 +1,5 @@
-//! Tests of `retry_after`. A refused call gets the usual hold time of the lock, instead of the rest
-//! of the holder's lease.
+//! Tests of `retry_after`. A refused call usually gets the mean hold time of the lock. The rest of
+//! the holder's lease does not predict the release, because a watchdog renews the lease.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(20);
 const WORK: Duration = Duration::from_millis(120);
 /// Shortest `retry_after` of a refused call.
 const LEAST: Duration = Duration::from_millis(10);
-/// The `retry_after` if no hold time of the function is known.
+/// The `retry_after` for a lock with a watchdog, if no hold time of the function is known.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;

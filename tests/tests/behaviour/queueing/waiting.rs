@@ -58,8 +58,8 @@ async fn the_budget_is_never_exceeded() {
     for (pool, probe) in &stores.stores {
         assert!(probe.take("held", TTL));
         let mut calls = JoinSet::new();
-        // These limits are long enough that the store certainly answers within them, even on a busy
-        // machine.
+        // These limits are so long that the store answers within them even on a busy machine.
+        // Without an answer, the error would be `Unavailable`.
         for wait in [3_050, 3_300, 3_700, 4_100].map(Duration::from_millis) {
             let request = pool.lock("held").ttl(TTL).wait(wait);
             calls.spawn(async move {
@@ -140,7 +140,7 @@ async fn queue(pool: &LockPool, key: &str) -> Acquire {
     wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
-/// Fails if a free lock goes to any waiting call instead of the first one.
+/// Fails if a released lock goes to a waiting call other than the first in the queue.
 async fn first_come_first_served(store: &Store) {
     let pool = store.pool().await;
     let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");

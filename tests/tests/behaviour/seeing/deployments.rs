@@ -52,7 +52,8 @@ async fn a_fail_over_is_followed() {
     drop((guard, after, dead));
 }
 
-/// Fails if a pool queries only one master of a cluster, or gets no answer after a slot has moved.
+/// Fails if a pool queries only one master of a cluster, or misses a lock while its slot moves or
+/// after that.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_locks_of_all_masters_are_listed() {
     let cluster = Setup::new().start();

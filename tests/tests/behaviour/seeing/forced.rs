@@ -61,8 +61,8 @@ on_stores!(sentinel cluster redlock: (
     a_free_lock_stays_free,
 ));
 
-/// Takes a lock of 20 s without a watchdog. Before the end of the lease, the holder can detect its
-/// loss only by the message of `force_release`.
+/// Takes a lock of 20 s without a watchdog. The holder sends no renewals, so before the end of the
+/// lease, only the message of `force_release` can notify it of the loss.
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
 async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
@@ -93,7 +93,7 @@ async fn a_revoked_holder_is_notified_at_once(store: &Store) {
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
 }
 
-/// Sends the time at which it is dropped.
+/// A variable of the body, which sends the time of its drop.
 struct Dropped(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Dropped {
@@ -285,6 +285,7 @@ async fn the_next_process_is_served(store: &Store) {
 }
 
 /// Takes locks away at random moments from callers in two pools, which stand for two processes.
+/// Fails if two bodies overlap, a fence does not grow, or a body outlives its lease.
 async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
@@ -315,7 +316,7 @@ async fn under_load(store: &Store) {
     ended.recorder().verify();
 }
 
-/// Fails if the test above does not detect that the holder of a revoked lock is not notified.
+/// Fails if `a_revoked_holder_is_notified_at_once` passes although no revoked holder is notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_holder_is_detected() {
@@ -325,7 +326,8 @@ fn an_unnotified_holder_is_detected() {
     );
 }
 
-/// Fails if these tests do not detect a process that ignores the revocation sent to its session.
+/// Fails if `a_revoked_holder_is_notified_at_once` passes on etcd or ZooKeeper although processes
+/// ignore the revocations sent to their sessions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_session_is_detected() {

@@ -44,7 +44,7 @@ on_stores!(redlock: (
     only_matching_locks_are_listed,
 ));
 
-/// Beginning of a key that sorts after all other keys.
+/// A key that sorts after all other keys.
 const LAST: &str = "\u{10ffff}\u{10ffff}";
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {

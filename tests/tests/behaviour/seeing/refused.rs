@@ -58,8 +58,8 @@ async fn a_timed_out_call_names_the_holder(store: &Store) {
 async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
         // Each call has different free keys, so that no call finds a key that an earlier call still
-        // holds. `pool` holds `k` itself, so its refused calls have requested their keys one after
-        // the other. They release their first key in the background.
+        // holds. `pool` holds `k` itself, so its calls request their keys one after the other. When
+        // such a call is refused, it releases its first key in the background.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),

@@ -113,8 +113,8 @@ async fn a_lock_of_a_dead_holder_is_freed_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
-/// Fails if a revocation stays on the server after the holder has released the lock. A revocation
-/// is a key or znode that notifies a session.
+/// A revocation is a key or znode that notifies a session. Fails if one stays on the server after
+/// the holder has released the lock, or after the grace.
 async fn a_revocation_leaves_nothing<S: SessionServer>() {
     let (url, probe) = (S::shared().url("told"), S::shared().probe("told", "lock:"));
     let (holder, operator) = (connect(&url).await, connect(&url).await);
@@ -221,9 +221,9 @@ async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     drop(guards);
 }
 
-/// Fails if a holder is notified only after a heartbeat has ended. With ZooKeeper's tick at six
-/// seconds, a heartbeat takes half a tick (three seconds). The holder must be notified within half
-/// of that time.
+/// Fails if a holder is notified only after a heartbeat of its session has ended. On ZooKeeper, a
+/// heartbeat takes more than half of the server's tick, which is six seconds here. The holder must
+/// be notified within 1.5 seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;

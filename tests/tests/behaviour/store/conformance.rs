@@ -14,7 +14,7 @@ use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
 use leasehold_tests::stores::Store;
 use leasehold_tests::zookeeper::Zookeeper;
 
-/// The fence counter of the namespace.
+/// Key of the fence counter of the namespace.
 const FENCES: &str = "lock:%leasehold:fence";
 
 #[tokio::test]
@@ -67,8 +67,8 @@ async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
     let probe = server.probe();
-    // The counter is ahead of the server's clock, as after the clock was set back. So fences grow
-    // only because of the counter.
+    // Fences usually follow the server's clock. Here, the counter is ahead of the clock, as after
+    // the clock was set back. So fences grow only because of the counter.
     probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;

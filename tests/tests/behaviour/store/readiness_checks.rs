@@ -140,8 +140,8 @@ async fn missing_replicas_are_reported() {
     );
 }
 
-/// Fails if the check reports a setting that it cannot read as correct, or needs more permissions
-/// than locks do.
+/// Fails if the check reports an unreadable setting as correct, or needs more permissions than
+/// locks do.
 #[tokio::test]
 async fn an_unreadable_part_is_reported_as_unknown() {
     let server = ServerOptions::new().append_only().start();

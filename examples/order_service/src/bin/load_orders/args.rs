@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) buys: u32,
 
-    /// Item that they buy
+    /// Item that the buyers buy
     #[arg(long, default_value = "kettle", value_name = "SKU")]
     pub(crate) buy_sku: String,
 

@@ -64,7 +64,7 @@ pub(crate) fn add(count: Count, times: usize) {
 /// notification fails, the caller must call [`not_asked`]. Otherwise all other callers would rely
 /// on the failed notification, and counts would no longer be passed on.
 pub(crate) fn is_to_ask() -> bool {
-    // The caller counts before it reads the flag, and the reporter thread clears the flag before
+    // The caller counts before it reads `LOOKED_FOR`. The reporter thread clears this flag before
     // its last check, after which it sleeps. So either that check finds the count, or the caller
     // notifies the thread.
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
@@ -84,8 +84,8 @@ pub(crate) fn publish_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // The flag is cleared now, so a caller that counts something notifies this thread. This
-        // last check finds all earlier counts.
+        // From now on, a caller that counts something finds `LOOKED_FOR` cleared, and notifies this
+        // thread. This last check finds all earlier counts.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true

@@ -74,8 +74,8 @@ impl StoreMeter {
         counted();
     }
 
-    /// Counts one more pool that cannot reach the store. If `away` is false, counts one pool less,
-    /// which can reach the store again or is dropped.
+    /// Changes the number of pools that cannot reach the store. If `away` is true, counts one pool
+    /// more. Otherwise counts one pool less, which can reach the store again or is dropped.
     pub(crate) fn is_away(&self, away: bool) {
         if away {
             self.away.fetch_add(1, Ordering::SeqCst);

@@ -97,7 +97,7 @@ impl Meter {
     }
 
     /// Records that a waiting call got its answer or gave up after `waited`. `holds` is true if the
-    /// call now holds locks that it has taken itself.
+    /// call now holds locks that it has taken itself, and not an enclosing call.
     pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
         self.acquire[outcome as usize].add(waited);
         self.present

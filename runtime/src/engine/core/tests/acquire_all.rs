@@ -66,8 +66,9 @@ fn leases_of_one_request_have_one_deadline() {
     assert_eq!(releases(&core.take_requests(late)), 2);
 }
 
-/// One key of a call for two locks is held. Fails if a call that tries once is not refused, or if a
-/// call that can queue is refused.
+/// Another client holds one of the two keys of a call. Fails if a call that tries once is not
+/// refused. Also fails if a call that can wait is refused, instead of being asked (`Apart`) to
+/// acquire its locks individually.
 #[test]
 fn one_held_key_prevents_taking_the_others() {
     let answer = || {
@@ -137,8 +138,8 @@ fn a_call_during_a_request_waits_behind_it() {
     assert!(requests.iter().any(asks), "{requests:?}");
 }
 
-/// The store fails to serve one request for two locks. Fails if the locks are not requested again
-/// individually, or are requested with other tokens.
+/// The store answers one request for two locks with an error. Fails if the locks are not requested
+/// again individually, or are requested with other tokens.
 #[test]
 fn a_failed_request_is_repeated_with_the_same_tokens() {
     let mut core = core();

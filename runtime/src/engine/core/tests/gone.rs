@@ -1,4 +1,5 @@
-//! Tests of removals that find the lock gone.
+//! Tests of removals for which the store answers that the lock is already gone. The answer proves a
+//! lost lease only if nothing else can have removed the lock.
 
 use super::*;
 use crate::engine::core::ticket::Removal;
@@ -185,7 +186,8 @@ fn an_abandoned_acquire_reports_no_loss() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// Fails if a removal reports a loss although an acquire of the ticket has no answer yet.
+/// A call sends its acquire twice and gets only the second answer. Its removal then finds no lock.
+/// Fails if the core reports a loss, although the outcome of the first acquire is unknown.
 #[test]
 fn an_open_acquire_makes_a_loss_uncertain() {
     let mut core = core();
@@ -242,8 +244,8 @@ fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
-/// A body returns after its call was notified of a lost lease. Fails if the release request does
-/// not keep the lock.
+/// A call is notified of a lost lease. Its body then returns, and the release asks for a
+/// `cooldown`. Fails if the request to the store does not keep the key taken.
 #[test]
 fn a_lock_is_kept_for_a_late_body() {
     let mut core = core();

@@ -75,8 +75,9 @@ fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
     next && core.take_requests(now).is_empty()
 }
 
-/// Forty calls of one process wait for a lock with 20 reserved fences. Fails if the lock is not
-/// handed over 20 times, or 16 times after another process begins to wait, whichever is less.
+/// Forty calls of one process wait for a lock with 20 reserved fences. Fails if the hand-overs do
+/// not end after the 20th, or after the 16th since another process began to wait, whichever is
+/// earlier.
 #[test]
 fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
@@ -86,7 +87,8 @@ fn a_turn_is_limited_by_waiters_and_reserved_fences() {
         let handed_over = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);
-                // The store repeats this message at each acquire of the other process.
+                // Repeated, because the store sends this message at each acquire of the other
+                // process.
                 core.key_wanted(&key, START);
             }
             hands_over(&mut core, *number, START)
@@ -119,13 +121,14 @@ fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
 /// over while an acquire or a renewal of it has no known outcome.
 #[test]
 fn an_unsettled_lock_is_not_handed_over() {
-    // At `TTL / 2`, less than half is left, because the lease ends before the ttl.
+    // At `TTL / 2`, less than half is left, because the engine ends a lease before its full ttl.
     let mut core = self::core();
     holding(&mut core, 3, false);
     assert!(hands_over(&mut core, 1, START + TTL / 3));
     assert!(!hands_over(&mut core, 2, START + TTL / 2));
 
-    // The reply to the first acquire was lost, so the server may still carry it out later.
+    // The first acquire gets no reply. So the server may still carry out that acquire later, even
+    // after the second one.
     let mut core = self::core();
     enter(&mut core, 1, HOUR, START);
     enter(&mut core, 2, HOUR, START);

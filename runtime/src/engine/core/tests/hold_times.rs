@@ -67,7 +67,8 @@ impl Process {
         id
     }
 
-    /// Lets the holder work for `work` and release. The server confirms the release.
+    /// Lets the holder work for `work` and release the lock, which then stays taken for `keep`. The
+    /// server confirms the release.
     fn works(&mut self, id: TicketId, work: Duration, keep: Option<Duration>) {
         self.now = self.now + work;
         self.core.release(id, keep, self.now);
@@ -110,8 +111,8 @@ impl Process {
         });
         self.core.reply(op, reply, self.now);
         let estimate = self.estimate(id);
-        // Waits until the holder's lease is over, which takes a ttl at most. Before that, the core
-        // refuses calls without a request.
+        // Moves the time past the end of the holder's lease, which is at most a ttl away. Until
+        // then, the core would refuse the next call without a request.
         self.now = self.now + TTL;
         estimate
     }
@@ -206,7 +207,8 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
     let estimate = process.refused(|number| call(CANCEL, number));
     assert_eq!(estimate, Some(WORK));
     process.works(holder, WORK, None);
-    // One answer grants the lock to the head and refuses a call that tries once.
+    // One answer grants the lock to the head of the queue, and so refuses the call behind it, which
+    // tries once.
     let head = process.enter(|number| call(CREATE, number));
     let op = asked(&mut process.core, process.now);
     let single = process.enter(|number| call(CANCEL, number));
@@ -270,7 +272,8 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
     assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
-    // A guard sets its cooldown only at the release, so the mean hold time includes the cooldown.
+    // This call has no `cooldown`, but its release sets one, as a guard may do. So the mean hold
+    // time includes it.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));

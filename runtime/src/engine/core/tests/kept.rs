@@ -66,8 +66,8 @@ fn a_kept_lock_stays_after_any_end() {
     }
 }
 
-/// A lock must stay taken for longer than its lost lease. Fails if the removal after the drop of
-/// its call leaves the key free.
+/// A lock must stay taken for two ttls, but its lease is lost after one, and its call is then
+/// dropped. Fails if the removal leaves the key free.
 #[test]
 fn a_lost_lock_stays_kept_in_the_store() {
     let (mut core, id) = held_until(None, START + 2 * TTL);
@@ -78,7 +78,8 @@ fn a_lost_lock_stays_kept_in_the_store() {
     assert_eq!(keeps(&mut core, end), Some(TTL));
 }
 
-/// Fails if a repeated removal keeps the lock longer than the first removal, or removes it early.
+/// A removal is repeated, because it got no answer. Fails if the repetition keeps the lock until a
+/// later or earlier time than the first removal.
 #[test]
 fn a_repeated_removal_keeps_the_remaining_time() {
     let until = START + TTL / 2;

@@ -122,7 +122,7 @@ impl Process {
         }
     }
 
-    /// Checks that the next acquire is sent exactly after the pause that begins now.
+    /// Checks that the next acquire is sent exactly at the end of the pause that begins now.
     fn goes_on(&mut self) -> OpId {
         let begun = self.now;
         let op = self.asks_later();

@@ -175,7 +175,7 @@ fn a_reply_after_the_budget_is_undone() {
         let op = asked(&mut core, START);
         let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
         let late = START + budget + Duration::from_millis(1);
-        // The reply and the end of the waiting time come at the same time, the reply first.
+        // The core gets the late reply before the tick that would end the waiting time.
         core.reply(op, taken(1), late);
         core.tick(late);
         let signals = core.take_signals();
@@ -250,7 +250,8 @@ fn a_forgotten_script_is_retried_immediately_only_once() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, id)));
 }
 
-/// Fails if a later shutdown's limit replaces that of an earlier shutdown.
+/// Two shutdowns with different limits are under way. Fails if the limit of the later shutdown
+/// replaces that of the earlier one.
 #[test]
 fn each_shutdown_has_its_own_limit() {
     let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));

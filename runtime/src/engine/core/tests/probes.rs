@@ -21,8 +21,8 @@ impl Core {
         tickets.any(|(_, ticket)| ticket.acquire().token == token)
     }
 
-    /// Returns a ticket whose lease has no timer for its due time: neither the ticket's own timer
-    /// nor that of a batch.
+    /// Returns a ticket whose lease has no timer for its next renewal or its end, if there is one.
+    /// The timer is either the ticket's own, or that of the batch that renews the lease.
     pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
         let in_batch = |id: TicketId, due: Instant| {
             let mut batches = self.renewals.checked_by(due);

@@ -108,7 +108,8 @@ fn an_answered_call_leaves_the_queue() {
 }
 
 /// A release also stores a result. Fails if the release, or its repetition after a time without an
-/// answer, lacks the result. Also fails if the lock is handed over inside the process.
+/// answer, lacks the result. Also fails if the lock is handed over instead, because a hand-over
+/// sends no request and so stores no result.
 #[test]
 fn a_result_is_sent_with_the_release() {
     let mut core = core();
@@ -180,8 +181,8 @@ fn a_given_away_lock_is_forgotten() {
     assert!(silent(&mut core, START + TTL));
 }
 
-/// Fails if an adopted lease is not counted from its request, has the wrong fence, or does not
-/// block other calls of this process.
+/// Fails if the lease of an adopted lock is not counted from the adoption request, or has the wrong
+/// fence. Also fails if it does not block other calls of this process.
 #[test]
 fn an_adopted_lock_is_held() {
     let (mut core, id) = (core(), TicketId(2));
@@ -203,7 +204,8 @@ fn an_adopted_lock_is_held() {
     assert_eq!(releases(&core.take_requests(now)), 1);
 }
 
-/// Fails if an adopter gets a fence that the store has not given to the adopted lock.
+/// The fence in a handover may be wrong. The store gave the adopted lock the fences 7 to 10. Fails
+/// if the adopter gets another fence.
 #[test]
 fn an_adopter_gets_only_fences_of_the_store() {
     let (token, first) = (Token::fixed(1), Some(Fence::new(7)));

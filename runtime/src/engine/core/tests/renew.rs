@@ -112,7 +112,8 @@ fn a_lost_lease_counts_once() {
     assert_eq!(core.take_renewed().lost, 3);
 }
 
-/// Fails if the core still checks a batch for an answer after the answer has come.
+/// Fails if a batch keeps its timer after its answer. The core's next due time must then be that of
+/// the next renewal.
 #[test]
 fn an_answered_renewal_leaves_no_timer() {
     let mut core = holding();

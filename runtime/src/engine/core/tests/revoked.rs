@@ -12,7 +12,8 @@ use crate::store::Reply;
 
 const OTHER: u64 = 0xdead;
 
-/// Creates a core whose ticket 1 holds the key. Also returns the ticket and half of its token.
+/// Creates a core whose ticket 1 holds the key. Also returns the ticket, and the half of its token
+/// that identifies its lease in the store's message.
 fn holding() -> (Core, TicketId, u64) {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
@@ -55,8 +56,8 @@ fn a_revocation_does_not_affect_other_leases() {
     assert!(core.take_signals().is_empty(), "it was given back before");
 }
 
-/// Fails if a call keeps a revoked lock that it got by a hand-over. The key then still has the
-/// token of the first holder, and the message names that token.
+/// Fails if a call keeps a revoked lock that it got by a hand-over. After a hand-over, the key
+/// still has the first holder's token, and the store's message names that token.
 #[test]
 fn a_revoked_lock_is_lost_after_a_hand_over() {
     let mut core = core();

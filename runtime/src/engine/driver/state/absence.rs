@@ -41,7 +41,8 @@ impl EngineState {
         wait: Duration,
         now: Instant,
     ) {
-        // Each acquire in `acquires` tries once: only `wait` has the waiting time of the call.
+        // Each of the `acquires` tries once, because only `wait` has the waiting time of the call.
+        // So `absence` checks all of them, even if the call can wait.
         let absence = acquires
             .iter()
             .find_map(|(_, acquire)| self.absence(acquire));

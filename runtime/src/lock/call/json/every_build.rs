@@ -1,5 +1,5 @@
-//! Tests with fixed JSON texts: those of requests, from which fingerprints are computed, and those
-//! of kept results. Every build must produce the same texts, with any features of `serde_json`.
+//! Tests with fixed JSON texts. With any features of `serde_json`, a build must compute the
+//! fingerprint of a request from the same text, and must read the same value from a kept result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -33,8 +33,8 @@ fn order() -> Order {
     }
 }
 
-/// Fails unless `serde_json` has the features `preserve_order` and `arbitrary_precision`.
-/// `scripts/check` runs the tests of this file in a build with both features.
+/// `scripts/check` runs the tests of this file in a build with the features `preserve_order` and
+/// `arbitrary_precision` of `serde_json`. Fails if this build does not have both features.
 #[test]
 #[ignore = "needs features of serde_json: `scripts/check` runs it"]
 fn this_build_has_other_features() {
@@ -67,8 +67,8 @@ fn is_request(request: &impl Serialize, text: &str) {
     assert_eq!(canonical(&json), text);
 }
 
-/// Fails if a build with other features of `serde_json` keeps other results, or reads another value
-/// from a kept result.
+/// Fails if a build with other features of `serde_json` refuses to keep one of these results, or
+/// reads another value from a kept result.
 #[test]
 fn results_are_the_same_in_every_build() {
     let text = r#"{"z":340282366920938463463374607431768211455,"a":0.1,"price":1e+21}"#;

@@ -61,9 +61,9 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // The script requires the key of a queue, but while a slot moves, that key may be on
-        // another node. So the script gets the key of the shares instead. Its value has another
-        // type, so the script treats it as an empty queue.
+        // Renews shares while their slot moves. The script requires the key of a queue, but that
+        // key may be on another node. So the script gets the key of the shares instead. The type of
+        // its value is not that of a queue, so the script treats it as an empty queue.
         [
             Op::Keep {
                 renewals,
@@ -91,7 +91,8 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     } else {
         out.call(&ACQUIRE_PLAIN, ops.len())
     };
-    // In a cluster, the batch has only one lock, so its fence counter is in the lock's slot.
+    // The fence counter of the first lock serves all locks of the batch. Outside a cluster, all
+    // locks share one counter. In a cluster, the batch has only one lock.
     if auxiliary_keys && let Some(Op::Take(Take { key, .. })) = ops.first() {
         command.arg(&*names.fences(key));
     }

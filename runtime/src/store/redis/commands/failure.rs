@@ -94,8 +94,8 @@ const CODES: &[(&str, Retry, &str)] = &[
 /// them has changed nothing.
 const BEFORE_A_WRITE: &[&str] = &["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
 
-/// True if the server refused a command inside a script. Earlier commands of the script may have
-/// changed something.
+/// True if a command inside a script failed, and earlier commands of this script may have changed
+/// something.
 fn is_of_a_script(code: &str, details: &str) -> bool {
     details.contains("@user_script") && !BEFORE_A_WRITE.contains(&code)
 }

@@ -29,7 +29,8 @@ pub(crate) struct KeyNames {
     shares: String,
     results: String,
     channels: String,
-    /// In a cluster, one of the slots of the node for which these names are used.
+    /// In a cluster, one of the slots of the node for which these names are used. A check puts the
+    /// key of its trial lock into this slot.
     slot: Option<u16>,
     /// True if locks have auxiliary keys, such as a queue and a fence counter.
     auxiliary_keys: bool,
@@ -100,7 +101,7 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a cluster that has `slot`. In a cluster, a lock's
+    /// Returns the same names for the cluster node that has `slot`. In a cluster, a lock's
     /// auxiliary keys are in the lock's slot. They have a hash tag of that slot, whether or not the
     /// lock's own key has one.
     pub(crate) fn on_node(&self, slot: u16) -> Self {
@@ -115,7 +116,7 @@ impl KeyNames {
     }
 
     /// Returns this process's name in queues. `Debug` does not show the name: with it, another
-    /// client could take a key that is reserved for this process.
+    /// client could take a key reserved for this process.
     pub(crate) fn process(&self) -> &str {
         &self.process
     }

@@ -16,8 +16,8 @@ pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     /// Number of commands since the last call of [`take_count`](Self::take_count).
     count: usize,
-    /// The arguments of the unfinished command. In the protocol their number precedes them, and it
-    /// is known only after the last argument.
+    /// The arguments of the unfinished command. They are collected here, because their number
+    /// precedes them in the protocol, and is known only after the last argument.
     args: Vec<u8>,
     /// True if each call of a script carries the script's source (`EVAL`), instead of its hash
     /// (`EVALSHA`).

@@ -6,7 +6,7 @@ use redis::Value;
 /// Address of a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
-    /// Empty if it is the host of the node that sent the redirect.
+    /// Name or IP address. Empty in a redirect to another port of the host that sent the redirect.
     pub(crate) host: String,
     pub(crate) port: u16,
 }

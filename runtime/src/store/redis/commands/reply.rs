@@ -41,8 +41,9 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
             let failure = server_error(error.code(), error.details());
             ops.iter().map(|_| Err(failure.clone())).collect()
         }
-        // A single value answers all requests: all requested locks were free, or all released ones
-        // had their tokens. Otherwise, the answer is a list.
+        // A single value answers all requests of the batch. It is the common fence if all requested
+        // locks were free, or `1` if all released locks had their tokens. Otherwise, the answer is
+        // a list.
         ([first, ..], all @ (Value::BulkString(_) | Value::Int(_))) if is_batched(first) => ops
             .iter()
             .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
@@ -277,7 +278,7 @@ fn text(value: &Value) -> Option<&str> {
 
 /// Parses a message from this process's channel: a letter, and then a key. `t`: this process may
 /// take the key. `w`: another process waits for the key. `r`: the lock was taken away by force;
-/// half of its token precedes the key.
+/// between the letter and the key are 16 digits, one half of the lost lock's token.
 pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     let [_, Value::BulkString(text)] = &push.data[..] else {
         return None;
@@ -303,7 +304,7 @@ mod tests {
     use crate::base::token::Token;
     use crate::store::Renewal;
 
-    /// Returns the reply to a renewal of this many shares.
+    /// Reads `answer` as the reply to a renewal of `count` shares.
     fn renewed(count: u32, answer: &str) -> Result<Reply, Failure> {
         let renewal = |number: u32| Renewal {
             key: number.to_string().into(),

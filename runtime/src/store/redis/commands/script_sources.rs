@@ -1,9 +1,10 @@
 //! Sends the source of scripts to a server that keeps losing its scripts.
 //!
-//! A request calls its script by the script's hash. After the first `NOSCRIPT`, the scripts are
-//! loaded again. If a request sent after that load also gets `NOSCRIPT`, further requests carry the
-//! source of their script (`EVAL`). This happens if clients run `SCRIPT FLUSH` all the time, or
-//! behind a proxy that spreads requests over several servers.
+//! A request calls its script by the script's hash. If the server does not have the script, it
+//! answers `NOSCRIPT`, and the client loads all scripts again. If a request sent after that load
+//! also gets `NOSCRIPT`, further requests carry the source of their script (`EVAL`). Scripts are
+//! lost repeatedly if other clients run `SCRIPT FLUSH` all the time, or if a proxy spreads the
+//! requests over several servers.
 
 use std::time::Duration;
 
@@ -63,8 +64,8 @@ impl ScriptSources {
     }
 }
 
-/// True if the user may not send `EVAL`. False if the server refused only a command inside the
-/// script.
+/// True if the answer shows that the user may not send `EVAL`. False if the server refused only a
+/// command inside the script.
 pub(crate) fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if error.code() == "NOPERM" && error.details().unwrap_or_default().contains("'eval'"))

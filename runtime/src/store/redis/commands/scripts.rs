@@ -84,7 +84,7 @@ fn spoilt(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
-/// Returns the script's code, with the bug that a test has seeded.
+/// Returns the script's code. If a test has switched on a seeded bug, the code has this bug.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn spoilt(code: &'static str) -> Cow<'static, str> {
     crate::selftest::seeded_bugs::active().map_or(code.into(), |bug| {

@@ -18,7 +18,7 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
     Seen::read(answer)?.shown(key)
 }
 
-/// Reads the answers for the keys of a list, one at a time.
+/// Reader of the answers for the keys of a list, one at a time.
 ///
 /// A key that this client may not read is shown as a foreign lock, like a lock taken by other
 /// software. So the remaining locks can still be listed. If the client may read none of the keys,

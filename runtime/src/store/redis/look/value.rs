@@ -7,8 +7,8 @@ use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState};
 use crate::owner::Owner;
 
-/// A time up to this far ahead of the server's clock is shown as the present time, because fences
-/// can be ahead of the clock.
+/// A lock's start is read from its fence, which can be slightly ahead of the server's clock. A
+/// start up to this far in the future is shown as the present time.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The parsed value of a lock's key, without the token and the name of the process.

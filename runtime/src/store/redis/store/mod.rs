@@ -343,8 +343,8 @@ impl RedisStore {
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
-            // Perhaps only the listener is late. So the store reads all received bytes, while it
-            // opens a new connection.
+            // Perhaps answers have arrived, but the listener that waits for them is late. So the
+            // store reads all received bytes, while it opens a new connection.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {

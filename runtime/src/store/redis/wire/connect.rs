@@ -184,8 +184,8 @@ impl Server {
         let LockError::Unavailable { source } = &failure.error else {
             return failure.clone();
         };
-        // The engine's requests are sent only after the set-up of the connection, so the server
-        // cannot have carried out any of them.
+        // `executed` is false: the engine's requests are sent only after the set-up of the
+        // connection, so the server cannot have carried out any of them.
         Failure::unavailable(
             source.code(),
             format!("{self}: {source}"),

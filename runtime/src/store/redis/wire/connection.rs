@@ -100,8 +100,8 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// Time until which the answers must arrive. A later exchange with an earlier deadline lowers
-    /// this deadline to its own, because the server answers in order.
+    /// Time until which the answers must arrive. If a later exchange has an earlier deadline, this
+    /// exchange gets that deadline, too, because the server answers in order.
     deadline: Instant,
 }
 

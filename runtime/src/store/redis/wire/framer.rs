@@ -26,11 +26,12 @@ const LONGEST_NUMBER: usize = 32;
 /// map, with up to 16,384 entries.
 const MOST: u64 = 64 * 1024;
 
-/// Maximum length of a text, and of a whole reply with all of its values, in bytes. The replies to
-/// this client have a few kilobytes. A cluster's slot map may have more.
+/// Maximum length of a text, and of a whole reply with all of its values, in bytes. Most replies to
+/// this client have a few kilobytes. A cluster's slot map, or a lock with many waiting processes,
+/// may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// Maximum nesting of arrays. The replies to this client have up to three levels.
+/// Maximum nesting of arrays. The replies to this client have up to four levels (`CLUSTER SLOTS`).
 const DEEPEST: usize = 16;
 
 /// Number of bytes of returned replies that may stay at the start of the buffer, so that the bytes

@@ -144,7 +144,7 @@ fn every_byte_is_read_once() {
     }
 }
 
-/// Generates a valid reply, or a nearly valid one.
+/// Generates a reply that the framer must accept. A parser may still refuse it, for example `:abc`.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         "[+:,(-][a-z0-9 \n-]{0,12}\r\n".prop_map(String::into_bytes),

@@ -106,8 +106,8 @@ async fn a_body_that_outlasts_its_lease_has_lost_it(store: &Store) {
     assert!(is_dropped(), "the value");
 }
 
-/// Fails if the tests above do not detect a seeded bug: a call whose lease was lost returns its
-/// value.
+/// Fails if the named tests do not detect a seeded bug: a call whose lease was lost returns the
+/// value of its body.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn late_values_are_found() {

@@ -133,8 +133,8 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
     .await;
 }
 
-/// Fails if the test above does not detect a seeded bug: a task on the thread of a body counts as
-/// being inside its lock.
+/// Fails if the named test does not detect a seeded bug: each task on a body's thread counts as
+/// inside the lock of this body.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn foreign_tasks_inside_are_found() {

@@ -114,7 +114,8 @@ async fn a_later_call_gets_the_result(store: &Store) {
     assert_eq!(watched, (Ok(8), true));
 }
 
-/// Fails if a blocking call waits longer or shorter than its `wait`.
+/// Another call holds the lock. Fails if a blocking call gives up before its `wait` is over, or
+/// hangs.
 async fn a_wait_ends(store: &Store) {
     const BUDGET: Duration = Duration::from_millis(300);
     let (pool, other) = (store.pool().await, store.pool().await);

@@ -38,8 +38,8 @@ async fn comes_free(store: &Store, key: &str, start: Instant, min_hold: Duration
     );
 }
 
-/// Fails unless `key` becomes free long before `later`. With the bug that the test looks for, the
-/// key would stay held until `later`.
+/// Fails unless `key` becomes free long before `later` has passed since `start`. With the bug that
+/// the test looks for, the key would stay held for this time.
 async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration) {
     wait::until_async(key, later / 2, || !store.probe.exists(key)).await;
     assert!(start.elapsed() < later, "the machine was too busy");

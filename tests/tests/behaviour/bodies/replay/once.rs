@@ -125,13 +125,13 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds. The process can pass the lock to its second call only if the store has
-/// reserved a fence for this call. A round without a reserved fence tests nothing.
+/// Number of rounds of the next test. A round tests nothing if the store reserves no fence for the
+/// second waiting call: the process then cannot pass the lock to this call.
 const ROUNDS: u32 = 20;
 
-/// A call without `replay` and a `replay` call wait in one process. Fails if a kept result prevents
-/// the first call from running. Also fails if the lock then passes to the `replay` call, which must
-/// get the kept result instead.
+/// A call without `replay` and then a `replay` call wait in one process. Fails if a kept result
+/// prevents the first of them from getting the lock. Also fails if the process then passes the lock
+/// to the `replay` call, which must get the kept result instead.
 async fn calls_without_replay_ignore_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();

@@ -10,7 +10,7 @@ use leasehold_tests::wait;
 use super::{LONG, SHARED, TTL, connect, take};
 
 /// Upper bound of the time after which a waiting process repeats its request without a
-/// notification.
+/// notification. The mean time is half as long.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Returns one key on each of the masters.
@@ -23,8 +23,8 @@ fn keys() -> Vec<String> {
     (0..MASTERS).map(on).collect()
 }
 
-/// Fails if a process listens to one node only, or drops a notification. Each waiting call would
-/// then repeat its request only after `SLOW_POLL`.
+/// Fails if a process listens to one node only, or drops notifications. The waiting calls would
+/// then repeat their requests so late that the rounds would take too long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_is_notified_of_its_turn_by_every_node() {
     const ROUNDS: u32 = 10;

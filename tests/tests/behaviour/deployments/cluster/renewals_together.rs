@@ -21,8 +21,8 @@ fn keys() -> Vec<String> {
     (0..SLOTS * KEYS).map(key).collect()
 }
 
-/// Gives some locks to another client: in each slot, those at the indices `places` among the keys
-/// of the slot.
+/// Gives some locks to another client. The keys of each slot are counted from 0, and `places`
+/// contains the indices of the stolen ones.
 fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     for (number, key) in keys.iter().enumerate() {
         let wire = format!("lock:{key}");

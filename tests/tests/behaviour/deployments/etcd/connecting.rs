@@ -36,8 +36,8 @@ async fn findings() {
 }
 
 /// Fails if the error for a wrong password shows the password or has another code than
-/// `permission`. Also fails if the role on leasehold's documentation page for etcd has too few
-/// permissions.
+/// `permission`. Also fails if a user with the role from the documentation page for etcd cannot
+/// take locks under its prefix, or can take locks elsewhere.
 #[tokio::test]
 async fn users_need_only_the_documented_rights() {
     let server = Etcd::start();

@@ -19,10 +19,11 @@ const PART: usize = 800_000;
 /// back, the leader commits the requests that it could not commit alone.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
-/// The server refuses an acquire because its database is full, but still creates the nodes. Fails
-/// if these nodes stay after the call was dropped. While the follower is stopped, nothing is
-/// committed, so two large writes and the acquire all pass the check of the size limit. When they
-/// are executed in this order, the database is full before the acquire.
+/// A full etcd database answers an acquire with an error, although it has created the acquire's
+/// nodes. Fails if these nodes stay after the call was dropped. etcd checks the size limit when a
+/// request arrives, not when it executes the request. While the follower is stopped, nothing is
+/// executed, so two large writes and then the acquire pass the check. When they are executed in
+/// this order, the writes fill the database before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
     let cluster = Etcd::cluster_with(

@@ -1,4 +1,4 @@
-//! Tests of the keys that a frequently taken lock leaves on the server.
+//! Tests of the keys and watches that a frequently taken lock leaves on the server.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use crate::deployments::session_servers::{connect, take};
 
 const TIMES: usize = 100;
 
-/// Fails if a lock becomes more expensive the more often it is taken. For each request, the server
-/// scans all key names of the lock's directory. Until it compacts its history, these are all names
-/// ever used.
+/// Fails if a frequently taken lock uses ever more key names, because each request would then take
+/// longer. For each request, the server scans all key names of the lock's directory, including
+/// deleted ones until it compacts its history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_leaves_few_names_behind() {
     let server = Etcd::shared();

@@ -14,7 +14,8 @@ use crate::deployments::session_servers::LONG;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Starts a server with a role for the locks `mine` and `theirs`, and a role for other keys.
+/// Starts a server with three users. `service` may use the locks `mine` and `theirs`, `reader` may
+/// only read them, and `next` has no right to them.
 fn server_with_users() -> Etcd {
     let server = Etcd::start();
     let gateway = server.gateway();
@@ -91,7 +92,7 @@ async fn a_lost_right_ends_one_lease() {
     all_are_renewed(&others).await;
 }
 
-/// Fails if these tests do not detect a bug: after the refusal of one renewal, all renewals of its
+/// Fails if the test above does not detect this bug: after one refused renewal, all renewals of the
 /// batch are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]

@@ -92,7 +92,8 @@ async fn a_session_outlasts_its_leases() {
         // After the random pause, the next lock begins at another time between two heartbeats.
         let pause = Duration::from_secs(3) + random.duration(Duration::from_secs(3));
         let end = Instant::now() + pause;
-        // Samples both times. The lease must never last longer, so no event need be awaited.
+        // Compares the rest of the lease with the rest of its session. The lease must be the
+        // shorter one at any time, so the loop waits for no event.
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(250)).await;
             let asked = Instant::now();
@@ -111,13 +112,14 @@ fn a_session_shorter_than_its_lease_is_detected() {
 }
 
 /// Fails if a heartbeat answered by a replaced leader confirms the session. The new leader counts
-/// the session's time from its election.
+/// the session's time from its election, so it may end the session earlier.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
     // The session of a lock with this ttl ends 21 s after its last heartbeat. A lock is granted
-    // only if heartbeats have confirmed its session for at least the next 16 s. So the acquire of
-    // `k` needs a new heartbeat. If the old leader answers it, the answer must not count.
+    // only if heartbeats have confirmed its session for at least the next 16 s. So more than 5 s
+    // after a heartbeat, the acquire of `k` needs a new heartbeat. If the old leader answers it,
+    // the answer must not count.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -153,8 +155,8 @@ fn a_wrongly_accepted_heartbeat_is_detected() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Stops the leader until another server leads. When the old leader resumes, it has not detected
-/// the new leader yet.
+/// Pauses the leader until another server leads. After the caller has resumed the old leader, that
+/// server does not know of the new leader yet.
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
@@ -168,7 +170,8 @@ fn replace(cluster: &[Etcd], old: usize) {
     leader(cluster, Some(old));
 }
 
-/// Fails if a request creates a node after a later request has sealed its session.
+/// Fails if a request creates a node after a later request has sealed its session, by writing the
+/// session's own key again.
 #[tokio::test]
 async fn a_sealed_session_creates_no_node() {
     etcd_seals(&Etcd::shared().url("sealed")).await;

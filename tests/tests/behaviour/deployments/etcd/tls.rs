@@ -70,8 +70,8 @@ async fn a_client_presents_its_certificate() {
     works::<Etcd>(&known, "known").await;
 }
 
-/// Fails if certificates in a URL without TLS are ignored. Users would then rely on a missing
-/// protection.
+/// Fails if certificates for a URL without TLS are ignored, because users would rely on a missing
+/// protection. Also fails if a certificate or a key that is not PEM is accepted.
 #[tokio::test]
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();

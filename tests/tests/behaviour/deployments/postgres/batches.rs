@@ -23,7 +23,8 @@ const ME: &str = "00000000-0000-0000-0000-000000000001";
 const WAITER: &str = "00000000-0000-0000-0000-000000000002";
 const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
 
-/// Possible states of a key before the requests: the row in SQL, and additional data.
+/// Possible states of a key before the requests: the SQL values of its row (state, token, process,
+/// queued, time until its end), and additional data.
 const ROWS: [(&str, Also); 15] = [
     ("", Also::Nothing),
     ("'free', NULL, NULL, false, '-1 s'", Also::Nothing),
@@ -57,7 +58,7 @@ struct Asked {
     verb: &'static str,
     key: u64,
     token: String,
-    /// Number of fences to reserve, or the limit of a shared lock.
+    /// Number of fences to reserve (`acquire`), or the limit of a shared lock (`join`).
     number: i32,
     queues: bool,
     /// Milliseconds for which the released lock stays locked.
@@ -212,8 +213,9 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Returns the number of rows of the table `locks` that this connection has read. The server
-    /// may reset this counter between two transactions.
+    /// Returns the number of rows of the table `locks` that this connection has read. Two calls are
+    /// comparable only within one transaction, because the server may reset this counter between
+    /// transactions.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
@@ -278,8 +280,8 @@ struct Story {
     calls: Vec<Vec<Asked>>,
 }
 
-/// Returns requests with this verb for the key 0: one for each token and each option that the verb
-/// uses.
+/// Returns requests with this verb for the key 0: one for each combination of a token and the
+/// options that the verb uses.
 fn forms(verb: &'static str) -> Vec<Asked> {
     let mut forms = Vec::new();
     for kind in [1, 100] {

@@ -241,7 +241,7 @@ async fn unsupported_features_are_refused() {
     assert!(error.to_string().contains("UTF8"), "{error}");
 }
 
-/// Fails if the functions depend on default settings of the role.
+/// Fails if the store's SQL functions depend on default settings of the role.
 #[tokio::test]
 async fn defaults_of_the_role_have_no_effect() {
     let (database, _pool) = super::fresh().await;

@@ -136,8 +136,8 @@ impl Task {
         }
     }
 
-    /// True if the load must continue. With `verify`, it continues after `until`, for at most
-    /// `LONG`, until each of the counted events has happened.
+    /// True if the load must continue. With `verify`, it also continues after `until` while one of
+    /// the counted events is missing, for at most `LONG`.
     fn goes_on(&self, until: Instant) -> bool {
         let now = Instant::now();
         let is_short = || self.verify == Verify::Once && !self.counts.all_happened();

@@ -1,5 +1,5 @@
-//! Tests of a primary whose standby takes over. Pools must follow, and no two transactions with
-//! verified locks may overlap.
+//! Tests of a primary whose standby takes over. Pools must connect to the new primary, and no two
+//! transactions with verified locks may overlap.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,8 +202,8 @@ async fn commits_overlap_without_verify() {
 const POOLS: u32 = 3;
 const TASKS: u32 = 8;
 const KEYS: u64 = 16;
-/// The ttl of the load's locks. It is longer than the fail-over, so that holders of lost locks
-/// still run while new holders run.
+/// The ttl of the load's locks. It is longer than the fail-over. So holders whose locks the standby
+/// has missed still run when other calls get these locks.
 const LEASE: Duration = Duration::from_secs(6);
 /// Longest pause of a body between its read of a counter and its write.
 const SECTION: Duration = Duration::from_secs(4);
@@ -412,8 +412,8 @@ impl Task {
         client.as_mut()
     }
 
-    /// Returns true if `verify` has refused the lock, or if a commit was sent. Returns false if the
-    /// write can be repeated.
+    /// Returns true if the server has answered `verify` with an error, or if a commit was sent.
+    /// Returns false if the write can be repeated.
     async fn write(
         &self,
         client: &mut Option<Client>,

@@ -101,7 +101,7 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works(&pool, &format!("after-{round}")).await;
-        // This limit is far shorter than the ttl, so only the pool can have removed the lock.
+        // This limit is shorter than the ttl, so only the pool can have removed the lock.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
     }

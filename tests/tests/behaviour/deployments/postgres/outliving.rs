@@ -50,8 +50,8 @@ async fn the_next_call_of_the_process_waits_for_the_commit() {
     }
 }
 
-/// Runs two calls of one pool, which each add one to a counter. The first call ends before its
-/// commit.
+/// Runs two calls of one pool. The first call writes a counter and ends before its commit. The
+/// second call must read the committed counter.
 async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;

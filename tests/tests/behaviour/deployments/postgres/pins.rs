@@ -147,8 +147,9 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// A lease has ended without a release, as after the death of its holder. Fails if its pin is
-/// missing in `inspect`, in `check`, or in the error of a refused call.
+/// A lease has ended without a release, as after the death of its holder, but a transaction still
+/// pins the lock. Fails if this pin is missing in `inspect`, in `check`, or in the error of a
+/// refused call.
 #[tokio::test]
 async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;

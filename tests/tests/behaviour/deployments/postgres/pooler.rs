@@ -17,7 +17,7 @@ async fn pooled(pooler: &PgBouncer, database: &Database, more: &str) -> LockPool
     wait::connected(LockPool::builder().url(url).io_timeout(LONG)).await
 }
 
-/// Returns the option `&listen=` with the server's own URL.
+/// Returns the option `&listen=` with the URL of the server itself, instead of the pooler's.
 fn listening(database: &Database) -> String {
     let url = database.url().replace(':', "%3A").replace('/', "%2F");
     format!("&listen={url}")

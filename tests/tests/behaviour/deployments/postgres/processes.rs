@@ -93,8 +93,9 @@ async fn killed_processes_are_skipped_in_the_queue() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if a free lock goes to any process instead of the first one. Also fails if a repeated
-/// request costs a process its place in the queue.
+/// Fails if a free lock goes to another process than the first in the queue, or if waiting
+/// processes are not notified. Also fails if a repeated request costs a process its place in the
+/// queue.
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;

@@ -76,7 +76,7 @@ async fn only_the_latest_holder_verifies() {
 }
 
 /// A transaction verifies a lock. Then the lease ends, or the lock is released. Fails if another
-/// call gets the lock before the end of the transaction, or never.
+/// call gets the lock before the end of the transaction, or not soon after it.
 #[tokio::test]
 async fn a_verified_lock_waits_for_the_transaction() {
     for ends in ["commit", "rollback", "release"] {
@@ -241,7 +241,7 @@ async fn a_downgrade_lets_readers_in_after_the_commit() {
     drop(reader.expect("the writer has committed"));
 }
 
-/// Fails if `verify` needs rights on the tables.
+/// Fails if `verify` or `guard` needs rights on the tables.
 #[tokio::test]
 async fn an_application_needs_no_rights_on_the_tables() {
     let (database, pool) = fresh().await;

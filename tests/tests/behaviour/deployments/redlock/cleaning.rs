@@ -13,8 +13,8 @@ use super::nodes::{LONG, TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets 20 calls compete for a lock on `of` nodes. Fails if two of them get the lock, or if calls
-/// without a majority leave locks on single nodes.
+/// Lets 20 calls compete for a lock on `of` nodes. Fails if two of them get the lock, or if no call
+/// gets it and single nodes keep it locked.
 async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();

@@ -38,8 +38,8 @@ async fn a_lock_lost_by_a_minority_is_still_held() {
     assert!(probes[0].untouched("k"));
 }
 
-/// If a majority answers that it no longer has the lock, the loss is reported at the next renewal,
-/// long before the end of the lease.
+/// A majority answers that it no longer has the lock. Fails if the loss is not reported after the
+/// next renewal, long before the end of the lease.
 #[tokio::test]
 async fn a_lock_lost_by_a_majority_is_lost_at_once() {
     let ttl = TTL * 2;
@@ -60,8 +60,8 @@ async fn a_lock_lost_by_a_majority_is_lost_at_once() {
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }
 
-/// Without answers from a majority, the state of the lock is unknown. The lock is reported as lost
-/// before the end of its lease, but never before a third of the lease is over.
+/// Without answers from a majority, the state of the lock is unknown. Fails if its loss is reported
+/// only after the end of the lease, or before a third of the lease is over.
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
     let nodes = nodes(3);

@@ -46,8 +46,8 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     (pool, proxies)
 }
 
-/// One node loses its lock in a restart, and another node never had the lock. If the restarted node
-/// voted, two of three nodes would vote for a second holder.
+/// One node never had the lock, and another node loses it in a restart. Fails if the restarted node
+/// votes, because these two of three nodes would then accept a second holder.
 #[tokio::test]
 async fn a_node_restarted_empty_does_not_vote() {
     let ttl = TTL * 3;
@@ -68,9 +68,9 @@ async fn a_node_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // During this sleep, the restarted node begins to vote again. The pool counts the
-        // quarantine from its first connection to the restarted node, not from the start of the
-        // server.
+        // After this sleep, the restarted node votes again. The pool counts the node's quarantine
+        // from the first connection to the restarted server, so the sleep is longer than the
+        // quarantine.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
@@ -107,7 +107,8 @@ async fn a_new_connection_does_not_shorten_the_quarantine() {
     assert!(tries > 2 || is_late, "only {tries} tries");
 }
 
-/// Restarts the nodes one after the other under load, while an oracle checks the locks.
+/// Restarts the nodes one after the other under load. Fails if an oracle finds two overlapping
+/// leases of the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_under_load_cause_no_overlap() {
     let mut nodes = Quorum::older_than(3, TTL);

@@ -27,9 +27,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// An acquire and a release cost one parallel round trip each, instead of one round trip for each
-/// of the three nodes. The quorum and a single server are measured alternately, so that both run
-/// under the same load.
+/// Prints the time of an acquire and a release, on a quorum and on a single server. On a quorum,
+/// each request needs one parallel round trip, instead of one round trip for each node. Calls on
+/// the quorum and on the server alternate, so that they run under the same load.
 #[tokio::test]
 async fn an_acquire_and_a_release_cost_one_round_trip_each() {
     let server = Server::start();

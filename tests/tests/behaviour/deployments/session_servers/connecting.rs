@@ -109,8 +109,8 @@ pub(crate) async fn the_shortest_and_the_longest_ttl_work<S: SessionServer>() {
     }
 }
 
-/// Fails if two keys share a lock because one of them is a part of the other, or if any key is
-/// refused.
+/// Fails if two keys share a lock because one of them is a part of the other, or its escaped form.
+/// Also fails if any key is refused.
 pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
     const KEYS: [&str; 10] = [
         "a",

@@ -36,7 +36,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Connects for tests without an outage. On a busy machine, answers may still be seconds late.
+/// Connects with a long timeout, for tests without an outage. On a busy machine, answers may be
+/// seconds late.
 pub(super) async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }

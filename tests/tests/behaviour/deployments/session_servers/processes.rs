@@ -101,8 +101,9 @@ pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>(
     guard.release().await.expect("held");
 }
 
-/// Fails if a free lock goes to any process instead of the first one, or if waiting processes are
-/// not notified. Also fails if a repeated request costs a process its place in the queue.
+/// Fails if a free lock goes to another process than the first in the queue, or if waiting
+/// processes are not notified. Also fails if a repeated request costs a process its place in the
+/// queue.
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
     // Time limit for six processes that get the lock one after the other. Without notifications,
     // each of them would repeat its request only after about half a second.

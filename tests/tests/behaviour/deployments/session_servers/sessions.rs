@@ -48,7 +48,8 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     works::<S>(&pool, "k").await;
 }
 
-/// Fails if a lock is renewed after another client has removed its node, or if its body continues.
+/// Fails if a lock is still renewed after another client has removed its node, or if it cannot be
+/// taken again.
 pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     const TTL: Duration = Duration::from_secs(6);
     let server = S::shared();

@@ -188,8 +188,8 @@ enum Without {
     NoPool,
     /// The pool connects, logs the missing permission, and its locks fail.
     NoLocks,
-    /// `check` reports that locks can be taken. However, they cannot be renewed, or cannot be
-    /// released before their ttl is over.
+    /// `check` reports the missing permission. Locks can be taken, but cannot be renewed, or cannot
+    /// be released before their ttl is over.
     HalfLocks,
     /// Everything works for a single caller, with or without a warning.
     Nothing,
@@ -204,9 +204,9 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Removes each documented permission in turn. Fails if locks then work although `without` expects
-/// a failure, because such a permission is not needed. Also fails if the error does not show the
-/// complete set.
+/// Removes each documented permission in turn. Fails if all locks work although `without` expects
+/// that none does, because such a permission is not needed. Also fails if the error does not show
+/// the complete set.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();

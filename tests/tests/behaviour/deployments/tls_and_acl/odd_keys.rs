@@ -70,7 +70,7 @@ async fn a_lost_right_to_a_shared_lock_ends_one_lease() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
-/// Fails if these tests do not detect a bug: after the refusal of one renewal, all renewals of its
+/// Fails if the named tests do not detect this bug: after one refused renewal, all renewals of the
 /// batch are retried together.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]

@@ -117,8 +117,8 @@ async fn the_nodes_of_a_cluster_are_reached_by_tls() {
     assert_eq!(code, "tls", "{text}");
 }
 
-/// Fails if anything is sent to a server without a valid certificate. The certificate is from an
-/// authority that the pool does not trust, or has another name.
+/// Fails if the pool trusts a server without a valid certificate, or sends a script to it. The
+/// certificate is from an authority that the pool does not trust, or has another name.
 #[tokio::test]
 async fn a_server_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

@@ -15,8 +15,8 @@ mod processes;
 mod reconnecting;
 mod sessions;
 
-/// A ttl for which a session of 10 s is enough. A server with a tick of half a second grants no
-/// longer sessions.
+/// A ttl for which a session of 10 s is enough, the longest session of a server with a tick of half
+/// a second.
 const TTL: Duration = Duration::from_secs(5);
 
 /// A ttl longer than the time until the other members detect a stopped leader and elect another

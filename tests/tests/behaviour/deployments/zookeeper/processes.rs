@@ -20,9 +20,10 @@ fn processes_increment_a_number_without_lost_updates() {
 
 #[test]
 fn no_increment_is_lost_while_leaders_are_killed() {
-    // Sessions must be long, because no server grants a session while the ensemble has no leader.
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
     processes::no_increment_is_lost_while_leaders_are_killed(ensemble, LEADERLESS, |workers| {
+        // The first leader is killed only after all processes have connected, because no server
+        // grants a session while the ensemble has no leader.
         for worker in workers {
             worker.wait_for("it is ready", LONG, |event| *event == Event::Ready);
         }

@@ -91,8 +91,8 @@ fn the_earlier_version_hands_over_to_this_version() {
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
     assert!(found);
-    // The earlier version is refused, because the lock is now reserved for the waiting process, for
-    // the duration of `CLAIM`.
+    // The earlier process has released the lock and requested it again. This request is refused,
+    // because the lock is now reserved for the waiting process, for the duration of `CLAIM`.
     let handed = Answer::Held {
         left: Some(Duration::from_secs(1)),
         queued: true,

@@ -74,8 +74,7 @@ async fn a_claim_with_a_future_end_expires() {
     let released = Instant::now();
     held.release().await.expect("still held");
     let handed = probe.get("lock:dead");
-    // On a busy machine, the request of the waiting call may come only after the reservation has
-    // ended.
+    // On a busy machine, the value may be read only after the reservation has ended.
     let over = CLAIM <= released.elapsed();
     clock.set(-HOUR);
     assert!(over || handed.is_some_and(|value| value.ends_with(":claim")));

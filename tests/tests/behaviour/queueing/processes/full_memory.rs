@@ -176,7 +176,7 @@ async fn calls_without_memory_needs_are_not_refused() {
 #[tokio::test]
 async fn other_data_at_the_queue_key_does_not_block_a_release() {
     // This text is as long as a queue record. The part where a record has its time looks like a
-    // number with an exponent, which some languages accept.
+    // number with an exponent, which Lua's `tonumber` accepts.
     let number = format!("{}+12345e+173224", "0".repeat(32));
     let spoil: [(&str, &[&str]); 4] = [
         ("SET", &[number.as_str()]),

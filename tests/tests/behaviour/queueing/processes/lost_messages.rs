@@ -1,5 +1,5 @@
-//! Tests that a lost message makes a waiting process repeat its request later, but does not cost it
-//! the lock.
+//! Tests of lost messages. A waiting process that misses a message must still get the lock, by
+//! repeating its request.
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     }
 }
 
-/// A process passes the lock among its own calls, and misses the message that another process
-/// waits. Fails if it passes the lock on without end.
+/// A process passes the lock among its own calls, and misses the message that another process has
+/// begun to wait. Fails if the other process gets the lock only after most of these calls.
 #[tokio::test]
 async fn a_holder_without_the_wait_message_ends_its_turn() {
     const CALLS: usize = 60;

@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
 /// Time for which the store reserves a free key for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// A process that sends no request for this time loses its place in the queue.
+/// Time without a request after which a process loses its place in the queue.
 const FORGOTTEN: Duration = Duration::from_secs(3);
 /// Time limit for waits. It is shorter than the ttl, so no wait succeeds only because a lock has
 /// expired.
@@ -146,8 +146,8 @@ impl Line {
         (served.iter().map(|one| one.who).collect(), missed)
     }
 
-    /// Fails if the processes do not get the lock in this order after a release at `released`. A
-    /// process that missed its reservation must still get the lock later.
+    /// Fails if the processes do not get the lock in the order `expected` after a release at
+    /// `released`. A process that missed its reservation must still get the lock later.
     async fn served_as(self, released: Instant, expected: &[&'static str]) {
         let (mut order, missed) = self.served_since(released).await;
         let mut expected = expected.to_vec();

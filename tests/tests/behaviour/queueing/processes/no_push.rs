@@ -26,7 +26,7 @@ fn restricted(more: &str) -> (Server, String) {
 
 /// Fails unless processes get the lock in the order in which they came. Also fails if a process
 /// with many calls keeps out a process that comes later. Without messages, the server cannot notify
-/// the first process that another one waits.
+/// the process with many calls that the other one waits.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");

@@ -124,8 +124,8 @@ async fn a_single_try_does_not_overtake() {
     assert_eq!(queued(&probe, "single"), 0);
 }
 
-/// Fails if another process uses fences that one process has reserved for its own calls, or if
-/// these fences are used out of order.
+/// Fails if a later holder gets a smaller fence than an earlier one. This could happen because each
+/// process reserves fences for its later calls.
 #[tokio::test]
 async fn fences_grow_under_contention() {
     let server = Server::start();

@@ -67,8 +67,8 @@ async fn a_turn_ends_after_a_time_limit() {
     }
 }
 
-/// Fails if a process does not detect that another process begins to wait while it passes the lock
-/// among its own calls. Also fails if earlier calls count towards the configured number of passes.
+/// Fails if a process that passes the lock among its own calls does not detect that another process
+/// begins to wait. Also fails if the calls before that count towards the configured passes.
 #[tokio::test]
 async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();
