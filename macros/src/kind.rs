@@ -6,7 +6,7 @@ use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Ty
 /// Kinds of types that the macro treats in different ways, so that the user gets a better error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A type parameter or an `impl Trait`: rustc can suggest the missing bound.
+    /// A type parameter or an `impl Trait`. If a bound is missing, rustc can suggest it.
     Generic,
     /// A type of the standard library without public fields.
     WithoutFields(&'static str),
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-const WITHOUT_FIELDS: [&str; 28] = [
+const WITHOUT_FIELDS: [&str; 29] = [
     "String",
     "str",
     "Vec",
@@ -42,6 +42,7 @@ const WITHOUT_FIELDS: [&str; 28] = [
     "i64",
     "i128",
     "isize",
+    "f32",
     "f64",
 ];
 
@@ -69,8 +70,8 @@ impl Kind {
     }
 }
 
-/// True if `name` is a type parameter of the function, or looks like a type parameter of an impl:
-/// `T` or `T2`.
+/// True if `name` is a type parameter of the function, or looks like one of the impl around it:
+/// `T` or `T2`. The macro does not see the impl.
 fn is_parameter(name: &str, generics: &Generics) -> bool {
     let own = generics.params.iter().any(|parameter| match parameter {
         GenericParam::Type(parameter) => parameter.ident == name,

@@ -22,12 +22,15 @@ use tracing::{Event, Metadata, Subscriber};
 
 const LEASES: usize = 100;
 const TTL: Duration = Duration::from_secs(1);
+const SLOW: Duration = Duration::from_millis(20);
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The behaviour of the subscriber and the recorder when they are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Takes,
+    /// Each log event takes `SLOW`.
+    IsSlow,
     Blocks,
     Panics,
 }
@@ -42,7 +45,7 @@ static TIMES: AtomicU64 = AtomicU64::new(0);
 /// Number of times that a span began or was entered.
 static SPANS: AtomicU64 = AtomicU64::new(0);
 
-/// Name of the thread whose spans the subscriber handles.
+/// Name of the only thread on which the subscriber counts spans, and so may block or panic in them.
 const TRACED: &str = "traced";
 
 fn manner() -> MutexGuard<'static, Manner> {
@@ -54,8 +57,8 @@ fn behave(manner_now: Manner) {
     CHANGED.notify_all();
 }
 
-/// Counts a call of the subscriber or the recorder, and then behaves as the test requests. Runs on
-/// the calling thread.
+/// Counts a call of the subscriber or the recorder. Then returns, blocks the calling thread, or
+/// panics, as `MANNER` requests.
 fn counted(count: &AtomicU64) {
     count.fetch_add(1, Ordering::SeqCst);
     let mut now = manner();
@@ -76,6 +79,9 @@ impl Subscriber for Program {
 
     fn event(&self, _: &Event<'_>) {
         counted(&EVENTS);
+        if *manner() == Manner::IsSlow {
+            std::thread::sleep(SLOW);
+        }
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -149,6 +155,31 @@ async fn a_blocking_or_panicking_log_costs_no_lease_or_budget() {
     for manner in [Manner::Blocks, Manner::Panics] {
         costs_nothing(&server, manner).await;
     }
+}
+
+/// Locks are lost faster than the subscriber takes the events of their losses. Fails if counts are
+/// passed on only after the last event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_are_passed_on_between_log_events() {
+    let _alone = installed().await;
+    let pool = LockPool::connect("memory://").await.expect("it opens");
+    behave(Manner::IsSlow);
+    let is_lost = || async {
+        let guard = pool.lock("k").ttl(LIMIT).acquire().await.expect("free");
+        pool.force_release("k").await.expect("it is held");
+        guard.lost().await;
+    };
+    let events = calls_of(&EVENTS);
+    while calls_of(&EVENTS) < events + 3 {
+        is_lost().await;
+    }
+    let (events, counts) = (calls_of(&EVENTS), calls_of(&COUNTS));
+    while calls_of(&COUNTS) == counts {
+        is_lost().await;
+        // All values are passed on every ten seconds anyway, after 500 events or more.
+        assert!(calls_of(&EVENTS) < events + 100, "no counts");
+    }
+    behave(Manner::Takes);
 }
 
 /// Installs the subscriber and the recorder. With the returned guard, only one test at a time

@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// Start of the current poll of the call, before the gate checks the deadline, as a timestamp of
-/// `clock::now`.
+/// Start of the current poll of the annotated call, as a timestamp of `clock::now`. Read before the
+/// library checks the lease's deadline and polls the body.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which a body that holds its lock reports that it runs.
@@ -69,7 +69,8 @@ fn listen(leave: &Notify) {
 
 async fn run(leave: &Notify) -> Result<(), LockError> {
     if matches!(job().scenario, Scenario::InitFromEnv) {
-        return leasehold::init_from_env().await;
+        leasehold::init_from_env().await?;
+        return show_the_installed_pool().await;
     }
     let wait = Duration::from_millis(job().wait_ms);
     let pool = LockPool::builder().url(&job().url).wait(wait);
@@ -106,6 +107,18 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
         }
         Scenario::Transfer { tasks, moves, seed } => move_money(*tasks, *moves, *seed).await,
         Scenario::InitFromEnv => Ok(()),
+    }
+}
+
+/// Takes the lock `env` of the installed pool. If calls of this pool wait by default, the lock stays
+/// taken for a minute, where the test can find it.
+async fn show_the_installed_pool() -> Result<(), LockError> {
+    let minute = Duration::from_secs(60);
+    let lock = leasehold::pool()?.lock("env").ttl(minute);
+    let guard = lock.clone().acquire().await?;
+    match tokio::time::timeout(Duration::from_millis(200), lock.acquire()).await {
+        Err(_waiting) => guard.release_after(minute).await,
+        Ok(_refused) => guard.release().await,
     }
 }
 

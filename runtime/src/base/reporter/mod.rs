@@ -111,29 +111,33 @@ fn start() -> Option<SyncSender<Report>> {
 /// Runs the reporter thread. After something was counted, the thread checks the counts at
 /// intervals, so that callers need not wake it for each count.
 fn run(reports: &Receiver<Report>) {
-    let mut counting = false;
+    // Time of the next check for new counts. None if nothing was counted since the last check.
+    let mut look: Option<Instant> = None;
     // Time at which unchanged values are reported again. None before the first count, and while no
     // pool is connected.
     let mut again: Option<Instant> = None;
     loop {
-        let wait = again.map(|at| at.saturating_duration_since(Instant::now()));
-        let wait = if counting { Some(LOOK_EVERY) } else { wait };
-        let report = match wait {
-            Some(wait) => reports.recv_timeout(wait),
+        let report = match [look, again].into_iter().flatten().min() {
+            Some(at) => reports.recv_timeout(at.saturating_duration_since(Instant::now())),
             None => reports.recv().map_err(RecvTimeoutError::from),
         };
         match report {
             Ok(Report::Counts) => {
-                counting = true;
-                again = again.or_else(|| Some(Instant::now()));
+                let now = Instant::now();
+                look = look.or(Some(now + LOOK_EVERY));
+                again = again.or(Some(now));
             }
             Ok(report) => guarded(|| deliver(report)),
-            Err(RecvTimeoutError::Timeout) => counting = meters::publish_counts(),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if look.is_some_and(|at| at <= Instant::now()) {
+            look = meters::publish_counts().then(|| Instant::now() + LOOK_EVERY);
         }
         if again.is_some_and(|at| at <= Instant::now()) {
             guarded(meters::publish_again);
-            again = (counting || meters::are_in_use()).then(|| Instant::now() + TELL_AGAIN);
+            let in_use = look.is_some() || meters::are_in_use();
+            again = in_use.then(|| Instant::now() + TELL_AGAIN);
         }
     }
 }

@@ -18,9 +18,9 @@ impl LockGuard {
     /// nothing to the store.
     ///
     /// Use this in a request handler that queues a job, if the lock must stay held until the job is
-    /// done. The lock must be adopted before the lease ends, at most a ttl from now. Without a
-    /// watchdog, [`remaining`](Self::remaining) returns the time left. A lock that is not adopted
-    /// in time expires, as if this process had died.
+    /// done. The lock must be adopted before the lease ends, at most a ttl from now. To get the
+    /// time left, call [`remaining`](Self::remaining) before this method. A lock that is not
+    /// adopted in time expires, as if this process had died.
     ///
     /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` starts again. A
     /// [`min_hold`](crate::LockRequest::min_hold) is not handed over.
@@ -45,8 +45,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::Lost`] if the lease is over.
-    /// - [`LockError::Config`] for a share, for several keys, for a lock that a nested call has
-    ///   entered, and on `redlock://`, `etcd://` and `zookeeper://`. The lock is released.
+    /// - [`LockError::Config`] for a share, for several keys, and on `redlock://`, `etcd://` and
+    ///   `zookeeper://`: the locks are released. Also if the guard's call has only entered an
+    ///   enclosing call's lock, which the enclosing call then still holds.
     pub fn hand_over(self) -> Result<Handover, LockError> {
         self.check()?;
         if self.is_share() {
@@ -102,8 +103,9 @@ impl LockPool {
     ///   released. The job's work may be done, so take the lock again and check.
     /// - [`LockError::Unavailable`] if the store does not serve. A lock that this call may have
     ///   adopted is then removed in the background.
-    /// - [`LockError::Config`] for a handover of another namespace, and on `redlock://`, `etcd://`
-    ///   and `zookeeper://`.
+    /// - [`LockError::Config`] for a handover of another namespace, for invalid durations, and on
+    ///   `redlock://`, `etcd://` and `zookeeper://`.
+    /// - [`LockError::InvalidKey`] for a handover with an invalid key.
     /// - [`LockError::ShuttingDown`].
     #[track_caller]
     pub fn adopt(
@@ -148,6 +150,6 @@ async fn adopt(
 fn refused() -> LockError {
     LockError::config(
         "only an exclusive lock with one key can be handed over, by the call that took it; this \
-         one is shared, has several keys or was entered by a nested call, so it is released",
+         one is shared, has several keys or was entered by a nested call, so its guard is dropped",
     )
 }

@@ -191,7 +191,7 @@ impl Pauses {
     fn new() -> Self {
         Self {
             mean: SHORTEST_PAUSE,
-            jitter: Jitter::new(u64::from(std::process::id())),
+            jitter: Jitter::new(rand::random()),
         }
     }
 
@@ -216,7 +216,7 @@ async fn sleep(pool: &LockPool, time: Duration) {
     let engine = pool.engine();
     let (caller, mut woken) = oneshot::channel();
     let at = engine.clock().now() + time;
-    // A stopped engine drops the sender `caller`, which ends the sleep.
+    // An error needs no handling: a stopped engine drops the sender `caller`, which ends the sleep.
     let _ = engine.send(Command::Wake { at, caller });
     before(
         pool.shutdown_begins(),

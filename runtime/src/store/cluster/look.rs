@@ -113,6 +113,10 @@ impl ClusterSource {
                     asked = to;
                 }
                 Err(failure) if failure.retry == Retry::Never => return Err(failure),
+                // A second run could take the lock from its next holder.
+                Err(failure) if action == Action::TakeAway && failure.executed => {
+                    return Err(failure);
+                }
                 Err(failure) => {
                     // After a failure, another node may have the slot, so the slot map is read
                     // again.

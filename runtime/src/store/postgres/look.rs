@@ -59,8 +59,8 @@ impl PostgresSource {
         }
     }
 
-    /// Returns the rows of `query`. If it fails on the open connection, repeats it on a new one.
-    /// This is harmless even for `TAKE_AWAY`, because a revoked lock is not revoked again.
+    /// Returns the rows of `query`. If a connection from an earlier query fails, repeats the query
+    /// on a new one.
     async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await
@@ -90,6 +90,9 @@ impl PostgresSource {
     }
 
     async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
+        // A query on a new connection is not repeated. If its first run freed the lock, a second run
+        // would take the lock from its next holder.
+        self.open = None;
         let rows = self.ask(TAKE_AWAY, &[(key, Type::TEXT)]).await?;
         let shown = shown(std::slice::from_ref(key), &rows);
         let lock = one(shown.map_err(|error| failure::of(&error))?, key)?;

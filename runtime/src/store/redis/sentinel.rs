@@ -1,9 +1,9 @@
 //! Connects to the master that Sentinels name.
 //!
 //! The store asks the Sentinels each time it needs a connection. It needs one at the start, and
-//! after the last connection has ended, was silent, or answered that the server is read-only. So
-//! the store follows a fail-over without a subscription: the connection to the old master ends or
-//! falls silent.
+//! after the last connection has ended, was silent, or answered that the server is read-only. In a
+//! fail-over, one of these happens to the connection to the old master. So the store follows the
+//! fail-over without a subscription to the Sentinels' messages.
 //!
 //! The store asks all Sentinels at once, and uses the answer with the newest configuration. A
 //! Sentinel that is cut off together with an old master still names that master, but with an older
@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(crate) struct Sentinels {
     nodes: Vec<Server>,
     master: String,
-    /// Settings for connections to the master at any address: TLS, database and credentials.
+    /// TLS, database and credentials for connections to the master. The host is a placeholder.
     like: Server,
 }
 
@@ -85,15 +85,15 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // Refuses an `@` in the master's name, because it comes from a password with a `/`, and
-        // messages show the name. A `#insecure` would switch the verification of certificates off.
+        // An `@` means that the password contains a `/`, so the name is a part of the password. For a
+        // final `#insecure`, the crate `redis` would not verify certificates.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
         // `master` is a placeholder: the Sentinels name the actual host.
         let database = query.take("db").unwrap_or_default();
         let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
-        let own = own_credentials(&mut query);
+        let own = own_credentials(&mut query)?;
         query.finish(&[OPTIONS, &["password_file"]].concat(), &[])?;
         let nodes = hosts.split(',').map(|host| node(scheme, host, &own));
         let nodes: Result<Vec<_>, _> = nodes.collect();
@@ -120,7 +120,7 @@ impl Sentinels {
         self
     }
 
-    /// Returns the settings for connections to the master at any address.
+    /// Returns the settings for connections to the master, with a placeholder as the host.
     pub(super) fn like(&self) -> &Server {
         &self.like
     }
@@ -348,11 +348,11 @@ fn server(url: &str) -> Result<Server, LockError> {
 }
 
 /// Returns the credentials for the Sentinels, in the form `user:password@`.
-fn own_credentials(query: &mut UrlOptions<'_>) -> String {
-    let user = query.take("sentinel_user").unwrap_or_default();
-    match query.take("sentinel_password") {
-        Some(password) => format!("{user}:{password}@"),
-        None => String::new(),
+fn own_credentials(query: &mut UrlOptions<'_>) -> Result<String, LockError> {
+    match (query.take("sentinel_user"), query.take("sentinel_password")) {
+        (user, Some(password)) => Ok(format!("{}:{password}@", user.unwrap_or_default())),
+        (None, None) => Ok(String::new()),
+        (Some(_), None) => Err(misread()),
     }
 }
 
@@ -437,6 +437,7 @@ mod tests {
             "one#insecure/shop",
             "one/shop?db=0#insecure",
             "u:hunter2@one/shop?sentinel_password=hunter2#insecure",
+            "u:hunter2@one/shop?sentinel_user=s",
         ] {
             let Err(error) = parse(rest) else {
                 panic!("{rest} was accepted");

@@ -68,6 +68,8 @@ fn invalid_variables_are_named() {
     }
 }
 
+/// Fails if the installed pool has another namespace than the variables specify, or if its calls do
+/// not wait by default.
 #[test]
 fn valid_variables_are_used() {
     let server = Server::start();
@@ -78,6 +80,7 @@ fn valid_variables_are_used() {
         ("LEASEHOLD_WAIT", "1m 30s"),
     ];
     assert_eq!(patient_outcome(&environment), Event::Done);
+    assert!(server.probe().get("shop:env").is_some(), "it is left there");
 }
 
 /// Runs a process with these variables. If the process cannot reach the store, as may happen on a
@@ -94,7 +97,7 @@ fn patient_outcome(environment: Variables) -> Event {
 }
 
 /// `LEASEHOLD_PASSWORD_FILE` names a file that contains the password. Fails if the pool does not
-/// use this password. Also fails if the file is removed and the error does not name it.
+/// use this password. After the removal of the file, also fails if the error does not name it.
 #[test]
 fn a_password_file_is_used() {
     let server = ServerOptions::new().password(CANARY).start();

@@ -6,6 +6,7 @@ mod foreign;
 mod inspected;
 mod left_behind;
 mod listed;
+mod lost_answers;
 mod odd_nodes;
 mod refused;
 mod session_servers;
@@ -49,7 +50,8 @@ fn is_here(owner: Option<&Owner>, function: &str) {
     assert_eq!(owner.function, function, "{owner}");
 }
 
-/// Asserts that the holder is in this process and began after `begun`, with most of its ttl left.
+/// Asserts that the holder is a call of `function` in this process, and got the lock after `begun`.
+/// Also asserts that more than half of its ttl is left.
 #[track_caller]
 fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     is_here(holder.owner.as_ref(), function);
@@ -61,11 +63,11 @@ fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     assert!(left <= TTL && TTL / 2 < left, "{left:?}");
 }
 
-/// Maximum time that a session outlasts the ttl of its lock.
+/// Maximum time by which a session outlasts the ttl of its lock.
 const BEYOND: Duration = Duration::from_secs(2);
 
-/// Like `holds`, but for any store. Servers with sessions do not report the start of a lock, and
-/// etcd reports the remaining time of the session.
+/// Like `holds`, but for any store. Servers with sessions do not report the start of a lock. Etcd
+/// reports the remaining time of the session instead of that of the lock.
 #[track_caller]
 fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
     if !store.has_sessions() {

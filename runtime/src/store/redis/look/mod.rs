@@ -71,7 +71,12 @@ impl RedisSource {
     ) -> Result<Vec<Value>, Failure> {
         let script: &LuaScript = match action {
             Action::Inspect | Action::InspectAlone => &scripts::INSPECT,
-            Action::TakeAway => &scripts::TAKE_AWAY,
+            Action::TakeAway => {
+                // A question over a new connection is not repeated. If its first run freed the
+                // lock, a second run would take the lock from its next holder.
+                self.open = None;
+                &scripts::TAKE_AWAY
+            }
         };
         let mut questions = Pipeline::new();
         // The pipeline loads the script each time, because the server may have lost it.
@@ -143,9 +148,8 @@ impl RedisSource {
         command
     }
 
-    /// Returns the answers to `questions`. If the open connection fails, connects again and repeats
-    /// the questions. This is harmless even for `Action::TakeAway`, because a second run of its
-    /// script has no further effect.
+    /// Returns the answers to `questions`. If a connection from an earlier question fails, connects
+    /// again and repeats the questions.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await
@@ -162,8 +166,8 @@ impl RedisSource {
         questions: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let mut questions = questions.clone();
-        // A former master would show outdated locks, so the same pipeline also queries the server's
-        // role.
+        // If the master can change, this connection may lead to a former master, which would show
+        // outdated locks. So the same pipeline also queries the server's role.
         let fails_over = self.master.fails_over();
         if fails_over {
             questions.add_command(cmd("INFO").arg("replication").to_owned());

@@ -13,7 +13,7 @@
 --   releases the lock. This takes at most GRACE ms, and never longer than the lease. Meanwhile the
 --   token in the value has an `r` in front, which the release scripts recognize.
 -- - Otherwise the lock is free at once, or goes to the first process that queues.
--- - A second run has no further effect.
+-- - A second run does not change a lock that is already being taken away.
 -- - The script works even if the server's memory is full.
 local GRACE = 3000
 local key, queue, shares = KEYS[1], KEYS[2], KEYS[3]
