@@ -1,5 +1,6 @@
-//! This project as a contestant. Each critical section (`Locks`) is the body of an annotated
-//! function, as users write it. Each renewed lock (`Keeps`) is a guard.
+//! This project as a contestant. In rows that run critical sections (trait `Locks`), each is the
+//! body of an annotated function, as users write it. In rows that only renew locks (trait `Keeps`),
+//! each lock is a guard.
 
 use std::time::Duration;
 

@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// Start of the current poll of the annotated call, as a timestamp of `clock::now`. Read before the
-/// library checks the lease's deadline and polls the body.
+/// Time at which the current poll of the annotated call began, on the clock of `clock::now`. This
+/// is before the library checks the lease's deadline and polls the body.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which a body that holds its lock reports that it runs.

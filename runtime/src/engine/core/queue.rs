@@ -402,7 +402,8 @@ struct Use {
 pub(super) enum Verdict {
     /// The call waits until it has the lock or is out of time.
     Waits,
-    /// The call tries once, but this answer does not apply to it.
+    /// The call tries once, but this answer to another request does not refuse it. For example, a
+    /// lock held by readers is refused to a writer, but not to a reader.
     Tries,
     /// The call tries once, and this answer refuses it.
     Refused,

@@ -31,7 +31,8 @@ pub(super) struct Entries {
     left_by_sweep: usize,
 }
 
-/// Events for one pool, other than the answers to its requests, and the waker of the pool's engine.
+/// The waker of a pool's engine, and the events for this engine. Answers to the pool's own requests
+/// are not among them.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     pub(super) events: VecDeque<StoreEvent>,

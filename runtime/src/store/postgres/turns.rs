@@ -111,8 +111,8 @@ struct Session {
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
     /// Time at which the session is replaced, with new credentials.
     renew_at: Option<Instant>,
-    /// The next session, while it is being connected. The present session listens until then, so
-    /// that a beacon of the process is always lit.
+    /// The next session, while it is being connected. The present session listens until the next
+    /// one does, so that the process always has a beacon.
     successor: Option<Boxed<Result<Dialed, Failure>>>,
 }
 

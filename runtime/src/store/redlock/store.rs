@@ -145,7 +145,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Reports the node's connection to the core, if it is a new one.
+    /// If the node has a new connection, reports its server to the core.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
         let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)

@@ -94,8 +94,8 @@ impl Stage for Sentinels {
     }
 
     fn take_over(&mut self) {
-        // The Sentinels promote only replicas that were cut off from the master for at most ten
-        // times this silence, here 50 s.
+        // The Sentinels count a server as down after 5 s. They promote only replicas that were cut
+        // off from the master for at most ten times this time, here 50 s.
         self.replace_after("5000");
         let dead = self.dead.as_ref().expect("the master was killed");
         self.deployment.wait_for_fail_over(dead.announced_port());

@@ -65,7 +65,7 @@ async fn waiting_calls_wait(mut servers: Servers) {
     }
 }
 
-/// Fails if `ready` reports a killed store as ready, or takes long after the outage was detected.
+/// Fails if `ready` reports a killed store as ready, or answers slowly once the outage is known.
 async fn a_killed_store_is_not_ready(mut servers: Servers) {
     let pool = connect(&servers.url()).await;
     pool.ready().await.expect("a lock can be taken");

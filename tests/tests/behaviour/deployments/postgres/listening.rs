@@ -23,7 +23,7 @@ fn database() -> Database {
 /// all blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_runtime_delays_no_other_call() {
-    /// Bound for a call. A server without a free processor may need a second for its answer.
+    /// Time limit of a call. A server without a free processor may need a second for its answer.
     const SLOW: Duration = Duration::from_secs(3);
     let database = database();
     let pool = pool_at(&database.url()).await;
