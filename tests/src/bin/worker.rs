@@ -110,11 +110,13 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
     }
 }
 
-/// Takes the lock `env` of the installed pool. If calls of this pool wait by default, the lock stays
-/// taken for a minute, where the test can find it.
+/// Takes a lock of the installed pool. If calls of this pool wait by default, the lock stays taken
+/// for a minute, where the test can find it.
 async fn show_the_installed_pool() -> Result<(), LockError> {
     let minute = Duration::from_secs(60);
-    let lock = leasehold::pool()?.lock("env").ttl(minute);
+    let lock = leasehold::pool()?
+        .lock(format!("env-{}", std::process::id()))
+        .ttl(minute);
     let guard = lock.clone().acquire().await?;
     match tokio::time::timeout(Duration::from_millis(200), lock.acquire()).await {
         Err(_waiting) => guard.release_after(minute).await,

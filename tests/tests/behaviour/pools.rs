@@ -232,9 +232,9 @@ async fn ten_thousand_releases_share_requests() {
     poll_once(shutdown.as_mut()).await;
     drop(held);
     server.resume();
+    let report = shutdown.await;
     // A release without an answer is sent again after a second.
     let rounds = 1 + stopped.elapsed().as_secs();
-    let report = shutdown.await;
     assert_eq!(report.released, HELD, "{report:?}");
     assert_eq!(report.still_held + report.unconfirmed, 0, "{report:?}");
     assert_eq!(probe.keys("lock:many*").len(), 0);

@@ -121,6 +121,7 @@ fn run(reports: &Receiver<Report>) {
             Some(at) => reports.recv_timeout(at.saturating_duration_since(Instant::now())),
             None => reports.recv().map_err(RecvTimeoutError::from),
         };
+        let has_waited = report.is_err();
         match report {
             Ok(Report::Counts) => {
                 let now = Instant::now();
@@ -131,13 +132,17 @@ fn run(reports: &Receiver<Report>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if look.is_some_and(|at| at <= Instant::now()) {
-            look = meters::publish_counts().then(|| Instant::now() + LOOK_EVERY);
+        let now = Instant::now();
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(look) || is_due(again) {
+            // While reports wait, a further `Counts` would come after them.
+            let more = meters::publish_counts() || !has_waited;
+            look = more.then(|| now + LOOK_EVERY);
         }
-        if again.is_some_and(|at| at <= Instant::now()) {
+        if is_due(again) {
             guarded(meters::publish_again);
             let in_use = look.is_some() || meters::are_in_use();
-            again = in_use.then(|| Instant::now() + TELL_AGAIN);
+            again = in_use.then(|| now + TELL_AGAIN);
         }
     }
 }

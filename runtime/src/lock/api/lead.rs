@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::request::LockRequest;
+use crate::base::clock::Clock;
 use crate::base::jitter::Jitter;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
@@ -90,7 +91,7 @@ impl LockRequest {
         if seeded!(TwoLeaders) {
             self.settings.share = Some(Share::Permit(2));
         }
-        let mut pauses = Pauses::new();
+        let mut pauses = Pauses::new(self.pool.engine().clock());
         loop {
             let mut led = false;
             let begun = |lock| {
@@ -188,10 +189,13 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn new() -> Self {
+    fn new(clock: Clock) -> Self {
+        // Processes in containers may all have the process id 1, but do not start at the same
+        // nanosecond.
+        let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
         Self {
             mean: SHORTEST_PAUSE,
-            jitter: Jitter::new(rand::random()),
+            jitter: Jitter::new(seed),
         }
     }
 

@@ -114,8 +114,10 @@ impl LockPool {
     /// # Errors
     ///
     /// The errors of [`inspect`](Self::inspect). After [`LockError::Unavailable`], or if this
-    /// future is dropped, the lock may have been taken away. [`LockError::Config`] for a lock that
-    /// a transaction [pins](crate::LockState::Pinned), with the statement that ends its session.
+    /// future is dropped, the request may have been carried out, or may still arrive later. It
+    /// then also takes the lock from its next holder. So inspect the lock before you try again.
+    /// [`LockError::Config`] for a lock that a transaction [pins](crate::LockState::Pinned), with
+    /// the statement that ends its session.
     pub async fn force_release(
         &self,
         key: impl Into<String>,

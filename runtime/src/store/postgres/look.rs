@@ -90,10 +90,14 @@ impl PostgresSource {
     }
 
     async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
-        // A query on a new connection is not repeated. If its first run freed the lock, a second run
-        // would take the lock from its next holder.
-        self.open = None;
-        let rows = self.ask(TAKE_AWAY, &[(key, Type::TEXT)]).await?;
+        // This query is sent once, over a connection that has just answered. If its first run freed
+        // the lock, a second run would take the lock from its next holder.
+        self.ask("SELECT", &[]).await?;
+        let parameters: &Typed<'_> = &[(key, Type::TEXT)];
+        let rows = match self.open.take() {
+            Some(opened) => self.ask_over(opened, TAKE_AWAY, parameters).await?,
+            None => self.ask(TAKE_AWAY, parameters).await?,
+        };
         let shown = shown(std::slice::from_ref(key), &rows);
         let lock = one(shown.map_err(|error| failure::of(&error))?, key)?;
         match (lock.state, lock.holders.first()) {

@@ -48,6 +48,11 @@ impl RedlockSource {
         keys: &[FullKey],
         is_list: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
+        if action == Action::TakeAway {
+            // Opens all connections first. Otherwise a distant node could carry out the action
+            // much later than the others, when the lock already has its next holder.
+            join_all(self.nodes.iter_mut().map(RedisSource::connect)).await;
+        }
         let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));
         let mut answered = Vec::new();
         let mut failed = Vec::new();

@@ -80,7 +80,8 @@ fn valid_variables_are_used() {
         ("LEASEHOLD_WAIT", "1m 30s"),
     ];
     assert_eq!(patient_outcome(&environment), Event::Done);
-    assert!(server.probe().get("shop:env").is_some(), "it is left there");
+    let left = server.probe().keys("shop:env-*");
+    assert_eq!(left.len(), 1, "the lock of the process");
 }
 
 /// Runs a process with these variables. If the process cannot reach the store, as may happen on a

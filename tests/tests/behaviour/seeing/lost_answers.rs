@@ -10,7 +10,7 @@ use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::quorum::{self, Quorum};
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
-use leasehold_tests::{cluster, wait};
+use leasehold_tests::{cluster, sentinel, wait};
 
 use super::{LONG, TTL, seen};
 
@@ -63,6 +63,15 @@ async fn on_redis() {
     let network = Proxy::start(server.address());
     let urls = [&*server.url(), &network.url()];
     the_next_holder_keeps_its_lock(urls, &[network], EVALSHA).await;
+}
+
+#[tokio::test]
+async fn behind_a_sentinel() {
+    let server = Server::start();
+    let network = Proxy::start(server.address());
+    let deployment = sentinel::Setup::new().start_naming_port(network.address().port());
+    let url = deployment.url();
+    the_next_holder_keeps_its_lock([&url, &url], &[network], EVALSHA).await;
 }
 
 #[tokio::test]

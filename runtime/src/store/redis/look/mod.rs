@@ -71,12 +71,7 @@ impl RedisSource {
     ) -> Result<Vec<Value>, Failure> {
         let script: &LuaScript = match action {
             Action::Inspect | Action::InspectAlone => &scripts::INSPECT,
-            Action::TakeAway => {
-                // A question over a new connection is not repeated. If its first run freed the
-                // lock, a second run would take the lock from its next holder.
-                self.open = None;
-                &scripts::TAKE_AWAY
-            }
+            Action::TakeAway => &scripts::TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
         // The pipeline loads the script each time, because the server may have lost it.
@@ -88,7 +83,11 @@ impl RedisSource {
             }
             questions.add_command(self.command(&script.script, action, key));
         }
-        let mut answers = self.ask(&questions).await?.into_iter();
+        let answers = match action {
+            Action::Inspect | Action::InspectAlone => self.ask(&questions).await?,
+            Action::TakeAway => self.ask_once(&questions).await?,
+        };
+        let mut answers = answers.into_iter();
         answers.next();
         let each = 1 + usize::from(self.names.in_cluster());
         let answers: Vec<_> = answers.skip(each - 1).step_by(each).collect();
@@ -160,6 +159,24 @@ impl RedisSource {
         self.ask_over(opened, questions).await
     }
 
+    /// Opens the connection if it is not open. A failure is returned by the next question.
+    pub(crate) async fn connect(&mut self) {
+        let mut ping = Pipeline::new();
+        ping.add_command(cmd("PING"));
+        let _ = self.ask(&ping).await;
+    }
+
+    /// Sends `questions` once, over a connection that has just answered. If the first run of a
+    /// repeated question freed a lock, the second run would take the lock from its next holder.
+    async fn ask_once(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
+        self.connect().await;
+        match self.open.take() {
+            Some(opened) => self.ask_over(opened, questions).await,
+            // Without an open connection, `ask` repeats nothing.
+            None => self.ask(questions).await,
+        }
+    }
+
     async fn ask_over(
         &mut self,
         mut opened: OpenedConnection,
@@ -184,7 +201,7 @@ impl RedisSource {
                     "READONLY",
                     "the server is no longer a master; a fail-over may be in progress".to_owned(),
                     Retry::Later,
-                    false,
+                    true,
                 ));
             }
         }
