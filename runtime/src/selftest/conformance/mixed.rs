@@ -182,7 +182,8 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
         assert!(as_it_was || never_had(one, lock).await, "{}", lock.key);
     }
     let next = Token::random(Nonce::new());
-    let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));
+    let ttl = one.promises.ttl;
+    let ops = locks.iter().map(|lock| acquire(&lock.key, next, ttl));
     let replies = two.ask_all(ops.collect()).await;
     for (nth, (lock, reply)) in locks.iter().zip(replies).enumerate() {
         let had = fences[nth];

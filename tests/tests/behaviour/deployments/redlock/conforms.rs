@@ -8,7 +8,7 @@ use super::nodes::shared;
 
 async fn conforms(count: usize) {
     let nodes = shared(count, Duration::from_secs(10));
-    conformance(&nodes.url_with("max_ttl=1s&node_timeout=5s")).await;
+    conformance(&nodes.url_with("max_ttl=1s&node_timeout=3s")).await;
 }
 
 #[tokio::test]
