@@ -12,8 +12,8 @@ use crate::base::outcome::{End, Outcome};
 /// Name under which calls without a known template are counted.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates with a meter. The number is limited, because meters are never freed.
-/// Calls with further templates are counted as [`OTHER`].
+/// Maximum number of templates with a meter, besides [`OTHER`]. The number is limited, because
+/// meters are never freed. Calls with further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
 /// The value that one waiting call adds to [`Meter::present`]. The lower 32 bits of that field
@@ -66,15 +66,16 @@ impl Meter {
     /// Returns the meter of the template, and adds it if it does not exist. Must be called on the
     /// first meter of the list, that of [`OTHER`], which is also returned if the list is full.
     fn find(&'static self, template: &'static str) -> &'static Self {
+        let is_its = |meter: &Self| ptr::eq(meter.template, template) || meter.template == template;
         let mut meter = self;
         for _ in 0..MOST {
-            if ptr::eq(meter.template, template) || meter.template == template {
+            if is_its(meter) {
                 return meter;
             }
             let next = || Box::new(Self::new(template));
             meter = meter.next.get_or_init(next);
         }
-        self
+        if is_its(meter) { meter } else { self }
     }
 
     pub(super) fn all() -> impl Iterator<Item = &'static Self> {
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     /// Fails if one template has two meters, or if two templates share a meter. Also fails if the
-    /// number of meters is not limited.
+    /// number of meters is not limited, or if the last meter is not used.
     #[test]
     fn each_template_has_one_meter_up_to_a_limit() {
         let first: &'static Meter = Box::leak(Box::new(Meter::new(OTHER)));
@@ -214,7 +215,11 @@ mod tests {
         for number in 0..2 * MOST {
             first.find(format!("{number}").leak());
         }
-        assert!(first.chain().count() <= MOST + 1);
-        assert_eq!(first.find("one more").template(), OTHER);
+        assert_eq!(first.chain().count(), 1 + MOST);
+        // Two templates were added before the loop.
+        for (number, is_counted) in [(MOST - 3, true), (MOST - 2, false)] {
+            let template = first.find(number.to_string().leak()).template();
+            assert_eq!(template != OTHER, is_counted, "{number}");
+        }
     }
 }
