@@ -241,6 +241,8 @@ bugs! {
     HandleOutlivesItsCall,
     /// A holder whose lock was taken away by force is not notified.
     RevocationUnnoticed,
+    /// A request to take a lock away is repeated if its answer is lost.
+    ForcedReleaseRepeated,
     /// A process ignores the notification to its session that a lock was taken away by force.
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.

@@ -5,6 +5,7 @@
 //! of tokio, redis-rs and axum stay below all limits.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use super::{files, pages, read, root};
 
@@ -157,8 +158,8 @@ fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
     blocks
 }
 
-fn comments() -> Counts {
-    let mut counts = Counts::default();
+/// Returns all files with comments, each with the mark that begins a comment.
+fn sources() -> impl Iterator<Item = (PathBuf, &'static str)> {
     let folders = [
         "runtime/src",
         "macros/src",
@@ -168,18 +169,36 @@ fn comments() -> Counts {
         "examples",
         "benches",
     ];
-    for folder in folders {
-        for (ending, mark) in [("rs", "//"), ("lua", "--"), ("sql", "--")] {
-            for file in files(&root().join(folder), ending) {
-                let text = read(&file);
-                let lines = text.lines().map(|line| comment(line, mark));
-                for block in blocks(lines) {
-                    counts.add(&block);
-                }
-            }
+    let kinds = [("rs", "//"), ("lua", "--"), ("sql", "--")];
+    folders.into_iter().flat_map(move |folder| {
+        kinds.into_iter().flat_map(move |(ending, mark)| {
+            let found = files(&root().join(folder), ending).into_iter();
+            found.map(move |file| (file, mark))
+        })
+    })
+}
+
+fn comments() -> Counts {
+    let mut counts = Counts::default();
+    for (file, mark) in sources() {
+        let text = read(&file);
+        let lines = text.lines().map(|line| comment(line, mark));
+        for block in blocks(lines) {
+            counts.add(&block);
         }
     }
     counts
+}
+
+/// Fails if a comment is wider than the code, whose width `rustfmt` checks.
+#[test]
+fn comments_have_at_most_100_columns() {
+    for (file, mark) in sources() {
+        for (at, line) in read(&file).lines().enumerate() {
+            let is_wide = comment(line, mark).is_some() && 100 < line.chars().count();
+            assert!(!is_wide, "{}:{}: {line}", file.display(), at + 1);
+        }
+    }
 }
 
 /// Fails if a habit of writing that makes comments hard to read occurs too often.

@@ -111,7 +111,7 @@ fn start() -> Option<SyncSender<Report>> {
 /// Runs the reporter thread. After something was counted, the thread checks the counts at
 /// intervals, so that callers need not wake it for each count.
 fn run(reports: &Receiver<Report>) {
-    // Time of the next check for new counts. None if nothing was counted since the last check.
+    // Time of the next check for new counts. None while the next count notifies this thread.
     let mut look: Option<Instant> = None;
     // Time at which unchanged values are reported again. None before the first count, and while no
     // pool is connected.

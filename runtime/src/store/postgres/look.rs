@@ -11,6 +11,7 @@ use super::connection::{self, Opened};
 use super::failure;
 use super::functions::Typed;
 use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
 use crate::inspect::pattern::Pattern;
@@ -94,7 +95,7 @@ impl PostgresSource {
         // the lock, a second run would take the lock from its next holder.
         self.ask("SELECT", &[]).await?;
         let parameters: &Typed<'_> = &[(key, Type::TEXT)];
-        let rows = match self.open.take() {
+        let rows = match self.open.take_if(|_| !seeded!(ForcedReleaseRepeated)) {
             Some(opened) => self.ask_over(opened, TAKE_AWAY, parameters).await?,
             None => self.ask(TAKE_AWAY, parameters).await?,
         };

@@ -49,8 +49,8 @@ impl RedlockSource {
         is_list: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
         if action == Action::TakeAway {
-            // Opens all connections first. Otherwise a distant node could carry out the action
-            // much later than the others, when the lock already has its next holder.
+            // All connections are opened first. Otherwise a node could carry out the action much
+            // later than the others, when the lock already has its next holder.
             join_all(self.nodes.iter_mut().map(RedisSource::connect)).await;
         }
         let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));

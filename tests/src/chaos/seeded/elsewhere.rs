@@ -391,6 +391,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a place whose turn it is is taken away by force before its call asks",
     },
     Elsewhere {
+        bug: "ForcedReleaseRepeated",
+        program: "behaviour",
+        test: "seeing::lost_answers::on_redis",
+        what: "the answer to a forced release is lost, and the lock has its next holder",
+    },
+    Elsewhere {
         bug: "RemovedUnreported",
         program: "leasehold",
         test: "store::session::look_tests::a_node_of_an_unknown_session_stays",

@@ -8,6 +8,7 @@ use leasehold::{LockPool, LockState};
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::quorum::{self, Quorum};
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::{cluster, sentinel, wait};
@@ -100,4 +101,22 @@ async fn on_postgres() {
     let url = database.url_over(network.address());
     let urls = [&*database.url(), &url];
     the_next_holder_keeps_its_lock(urls, &[network], "leasehold.take_away").await;
+}
+
+/// Fails if one of the tests above passes although the pool repeats the request.
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn a_repeated_request_is_detected() {
+    for store in [
+        "on_redis",
+        "behind_a_sentinel",
+        "in_a_cluster",
+        "on_a_quorum",
+        "on_postgres",
+    ] {
+        fails_with(
+            "ForcedReleaseRepeated",
+            &format!("seeing::lost_answers::{store}"),
+        );
+    }
 }

@@ -20,6 +20,7 @@ use super::master_address::MasterAddress;
 use super::server_info::Info;
 use super::wire::connect::OpenedConnection;
 use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
 use crate::inspect::info::LockInfo;
 use crate::inspect::pattern::Pattern;
 use crate::key;
@@ -100,6 +101,9 @@ impl RedisSource {
 
     /// Returns the server's unparsed answer for one lock.
     pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
+        if action == Action::TakeAway {
+            self.connect().await;
+        }
         let answers = self.answers(action, std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next();
         answer.ok_or_else(|| failure::garbage("no answer"))
@@ -159,18 +163,18 @@ impl RedisSource {
         self.ask_over(opened, questions).await
     }
 
-    /// Opens the connection if it is not open. A failure is returned by the next question.
+    /// Makes sure that the open connection works, or opens a new one. A failure is returned by the
+    /// next question. Called before a question that is sent only once.
     pub(crate) async fn connect(&mut self) {
         let mut ping = Pipeline::new();
         ping.add_command(cmd("PING"));
         let _ = self.ask(&ping).await;
     }
 
-    /// Sends `questions` once, over a connection that has just answered. If the first run of a
-    /// repeated question freed a lock, the second run would take the lock from its next holder.
+    /// Sends `questions` once. If the first run of a repeated question freed a lock, the second run
+    /// would take the lock from its next holder.
     async fn ask_once(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
-        self.connect().await;
-        match self.open.take() {
+        match self.open.take_if(|_| !seeded!(ForcedReleaseRepeated)) {
             Some(opened) => self.ask_over(opened, questions).await,
             // Without an open connection, `ask` repeats nothing.
             None => self.ask(questions).await,
