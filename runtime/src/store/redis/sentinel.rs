@@ -85,8 +85,8 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // An `@` means that the password contains a `/`, so the name is a part of the password. With
-        // a final `#insecure`, the crate `redis` would not verify certificates.
+        // An `@` means that the password contains a `/`, so the name is a part of it. A final
+        // `#insecure` would make the crate `redis` accept any certificate.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
