@@ -185,6 +185,30 @@ async fn counts_are_passed_on_between_log_events() {
     behave(Manner::Takes);
 }
 
+/// Many log events wait for a slow subscriber, and nothing is counted for a while. Fails if the next
+/// count is passed on only after the waiting events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_does_not_wait_for_the_log() {
+    const EVENTS_IN_ALL: u64 = 200;
+    let _alone = installed().await;
+    behave(Manner::IsSlow);
+    let events = calls_of(&EVENTS);
+    let mut pools = Vec::new();
+    for _ in 0..EVENTS_IN_ALL {
+        // Each of these pools logs a warning, and counts nothing.
+        pools.push(LockPool::connect("memory://").await.expect("it opens"));
+    }
+    let taken = || events + EVENTS_IN_ALL / 4 <= calls_of(&EVENTS);
+    wait::until_async("a quarter is taken", LIMIT, taken).await;
+    let counts = calls_of(&COUNTS);
+    let guard = pools[0].lock("k").ttl(LIMIT).acquire().await.expect("free");
+    drop(guard);
+    wait::until_async("it is counted", LIMIT, || counts < calls_of(&COUNTS)).await;
+    let taken = calls_of(&EVENTS) - events;
+    assert!(taken < EVENTS_IN_ALL * 3 / 4, "after {taken} events");
+    behave(Manner::Takes);
+}
+
 /// Installs the subscriber and the recorder. With the returned guard, only one test at a time
 /// controls their behaviour.
 async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
