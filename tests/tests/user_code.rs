@@ -185,8 +185,8 @@ async fn counts_are_passed_on_between_log_events() {
     behave(Manner::Takes);
 }
 
-/// Many log events wait for a slow subscriber, and nothing is counted for a while. Fails if the next
-/// count is passed on only after the waiting events.
+/// Many log events wait for a slow subscriber, and nothing is counted for a while. Fails if the
+/// next count is passed on only after the waiting events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_does_not_wait_for_the_log() {
     const EVENTS_IN_ALL: u64 = 200;

@@ -107,16 +107,13 @@ async fn on_postgres() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeated_request_is_detected() {
-    for store in [
-        "on_redis",
-        "behind_a_sentinel",
-        "in_a_cluster",
-        "on_a_quorum",
-        "on_postgres",
+    for test in [
+        "seeing::lost_answers::on_redis",
+        "seeing::lost_answers::behind_a_sentinel",
+        "seeing::lost_answers::in_a_cluster",
+        "seeing::lost_answers::on_a_quorum",
+        "seeing::lost_answers::on_postgres",
     ] {
-        fails_with(
-            "ForcedReleaseRepeated",
-            &format!("seeing::lost_answers::{store}"),
-        );
+        fails_with("ForcedReleaseRepeated", test);
     }
 }
