@@ -30,7 +30,6 @@
 //! | `docs/architecture.md` | a call's way through the code, and the contents of each folder |
 //! | `docs/glossary.md` | the terms that the code uses in its own sense |
 //! | `docs/notes/compile-time.md` | the cost of compiling the crate and an annotated function |
-//! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
 //! | `docs/notes/performance.md` | the limits of earlier engines |
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/releasing.md` | how a version is released |
