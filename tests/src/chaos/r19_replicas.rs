@@ -33,7 +33,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// A master with replicas. One replica can be stopped, and the master can be killed.
 trait Master {
-    /// Number of the master's replicas, as the value of the option `replicas`.
+    /// Number of the master's replicas, as the text for the option `replicas` in a URL.
     const REPLICAS: &str;
 
     fn start() -> Self;

@@ -144,9 +144,8 @@ pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     })
 }
 
-/// Passes the locks around the running code to `meant`, from the outermost to the innermost, until
-/// it returns true. Returns true if it did. For a spawned task, the locks of its spawner come
-/// first.
+/// True if `meant` returns true for a lock that encloses the running code. Calls `meant` for the
+/// outermost lock first, in a spawned task for the outermost one of its spawner.
 fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
     SPAWNED_ON
         .try_with(|path| path.iter().flat_map(Locks::iter).any(&mut meant))

@@ -85,8 +85,8 @@ impl<'a> Waiting<'a> {
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Stops counting a timed-out request. Keeps the start of the silence, which continues with the
-    /// next request.
+    /// Stops counting a timed-out request. Unlike `drop`, does not end the silence, because no
+    /// answer has come.
     fn given_up(self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.count -= 1;
