@@ -1,5 +1,6 @@
-//! Requirement 37: a call dropped at any await leaves no lock behind. If the call's body has spawned
-//! a task, the `LockHandle` in this task reports the loss of the lock before the next body begins.
+//! Requirement 37: a call dropped at any await leaves no lock behind. If the call's body has
+//! spawned a task, the `LockHandle` in this task reports the loss of the lock before the next body
+//! begins.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A load test of two or more order services that share one lock store. Checks the result.
 //!
 //! Many copies of each order are sent at once, each to the next service. Then more buyers arrive at
-//! once than there are items. The result is checked in the database. Exit code 1 means that an order
-//! is missing or duplicated, a payment was requested twice, or too many items were sold.
+//! once than there are items. The result is checked in the database. Exit code 1 means that an
+//! order is missing or duplicated, a payment was requested twice, or too many items were sold.
 //! `scripts/order-load` sets everything up.
 
 mod args;
