@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
-use leasehold::{LockInfo, LockPool};
+use leasehold::{Holder, LockInfo, LockPool};
 use serde_json::json;
 
 use super::{text, to_json, with_place};
@@ -17,17 +17,8 @@ use crate::output;
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();
-    if !options.yes {
-        let lock = pool.inspect(key).await?;
-        if !lock.is_taken() {
-            return Ok(free(&pool, key, json));
-        }
-        if !agrees(&lock) {
-            return Err(Failure::new(
-                exit::NO,
-                format!("the lock `{}` was not released", text::plain(key)),
-            ));
-        }
+    if !options.yes && !is_confirmed(&pool, key).await? {
+        return Ok(free(&pool, key, json));
     }
     let Some(was) = pool.force_release(key).await? else {
         return Ok(free(&pool, key, json));
@@ -39,6 +30,42 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         output::line(&format_args!("released {}", sentence(&was)));
     }
     Ok(exit::SUCCESS)
+}
+
+/// Asks the user for a confirmation. Asks again if the lock has changed meanwhile. Returns false if
+/// the lock is free, and fails if the user does not agree.
+async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
+    let mut agreed = None;
+    loop {
+        let lock = pool.inspect(key).await?;
+        if !lock.is_taken() {
+            return Ok(false);
+        }
+        if agreed.is_some_and(|agreed| covers(&agreed, &lock)) {
+            return Ok(true);
+        }
+        if !agrees(&lock) {
+            return Err(Failure::new(
+                exit::NO,
+                format!("the lock `{}` was not released", text::plain(key)),
+            ));
+        }
+        agreed = Some(lock);
+    }
+}
+
+/// True if an agreement to release the lock `agreed` also holds for its present state `now`: it has
+/// no other holders. A lock without holders must be kept or reserved as before.
+fn covers(agreed: &LockInfo, now: &LockInfo) -> bool {
+    if now.holders.is_empty() {
+        return (agreed.state, agreed.fence) == (now.state, now.fence);
+    }
+    // Without a fence, the same function of the same process may hold the lock again.
+    let same = |a: &Holder, b: &Holder| {
+        (a.fence, &a.owner) == (b.fence, &b.owner) && (a.fence.is_some() || a.since == b.since)
+    };
+    let mut holders = now.holders.iter();
+    holders.all(|holder| agreed.holders.iter().any(|known| same(known, holder)))
 }
 
 /// Reports that the lock is free.

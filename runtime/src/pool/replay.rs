@@ -40,8 +40,9 @@ impl LockPool {
     /// if there were any. The next `replay` call runs its body. A call that still runs stores its
     /// result when it ends: call this method again after that.
     ///
-    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may or may not
-    /// be removed.
+    /// Takes at most the pool's `io_timeout`. After [`LockError::Unavailable`], or if the future is
+    /// dropped, the result may or may not be removed. A request that was held up on its way may
+    /// also remove a result that a call has kept in the meantime.
     ///
     /// ```
     /// # use leasehold::LockError;

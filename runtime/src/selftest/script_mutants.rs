@@ -69,6 +69,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         Bug::SpoiltCounterKept => &[("redis.pcall('GET', counter)", "redis.call('GET', counter)")],
         Bug::FencesInexact => &[("last + more >= 9007199254740991", "false")],
         Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::LateReleaseServed => &[("if tonumber(ARGV[2]) < now then", "if false then")],
         Bug::RevokedIsFree => &[("redis.call('SET', key, 'r' .. value, 'PX', left)", "give()")],
         _ => changes_to_shares(bug),
     }

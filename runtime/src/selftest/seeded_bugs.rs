@@ -243,6 +243,8 @@ bugs! {
     RevocationUnnoticed,
     /// A request to take a lock away is repeated if its answer is lost.
     ForcedReleaseRepeated,
+    /// A request to take a lock away is served even if it arrives late.
+    LateReleaseServed,
     /// A process ignores the notification to its session that a lock was taken away by force.
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.

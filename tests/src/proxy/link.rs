@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::protocol::{Direction, Messages};
-use super::{After, Mode, Shared};
+use super::{After, Mode, Shared, contains};
 use crate::random::Random;
 
 /// The earliest time at which the proxy may pass a message on, and the message.
@@ -110,6 +110,9 @@ impl<'a> Link<'a> {
                 let Some(delay) = self.admit(way, &mut random).await else {
                     continue;
                 };
+                if way == Direction::ToServer {
+                    self.hold(&message).await;
+                }
                 if way == Direction::ToClient && self.ends_with(&mut message) {
                     return;
                 }
@@ -161,6 +164,16 @@ impl<'a> Link<'a> {
             Mode::DelayReplies(delay) if !to_server => delay,
             _ => Duration::ZERO,
         })
+    }
+
+    /// Waits while requests like this one are held back.
+    async fn hold(&self, request: &[u8]) {
+        let holds = |text: &Vec<u8>| !text.is_empty() && contains(request, text);
+        let mut held = self.shared.hold.subscribe();
+        if holds(&held.borrow()) {
+            self.shared.held.fetch_add(1, Ordering::Relaxed);
+            let _ = held.wait_for(|text| !holds(text)).await;
+        }
     }
 
     fn is_lost_message(&self, way: Direction, message: &[u8]) -> bool {

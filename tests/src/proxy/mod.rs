@@ -79,6 +79,8 @@ pub struct Counts {
     pub replies: u64,
     /// Replies lost on purpose.
     pub lost: u64,
+    /// Requests held back by [`Proxy::hold`].
+    pub held: u64,
 }
 
 /// The replies to lose: the replies to the next `times` commands that contain the bytes
@@ -106,10 +108,18 @@ struct Shared {
     /// Time of the last command, in nanoseconds of `leasehold::__test::now`.
     last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
+    /// Requests with these bytes are held back. Empty if none are.
+    hold: watch::Sender<Vec<u8>>,
     connections: AtomicU64,
     commands: AtomicU64,
     replies: AtomicU64,
     lost: AtomicU64,
+    held: AtomicU64,
+}
+
+/// True if `message` contains these bytes.
+fn contains(message: &[u8], bytes: &[u8]) -> bool {
+    bytes.is_empty() || message.windows(bytes.len()).any(|part| part == bytes)
 }
 
 impl Shared {
@@ -118,9 +128,7 @@ impl Shared {
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
         let wanted = loss.as_mut().filter(|loss| loss.times > 0)?;
-        let needle = &wanted.containing;
-        let found = needle.is_empty() || command.windows(needle.len()).any(|part| part == needle);
-        found.then(|| {
+        contains(command, &wanted.containing).then(|| {
             wanted.times -= 1;
             wanted.after
         })
@@ -176,10 +184,12 @@ impl Proxy {
             hang_up: watch::Sender::default(),
             last_command: AtomicU64::new(0),
             loss: Mutex::new(None),
+            hold: watch::Sender::default(),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             replies: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         });
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::spawn({
@@ -260,6 +270,12 @@ impl Proxy {
         });
     }
 
+    /// Holds back each request that contains `text`, and all later requests of its connection.
+    /// They reach the server after the next call with another text. The empty text holds nothing.
+    pub fn hold(&self, text: &str) {
+        self.shared.hold.send_replace(text.as_bytes().to_vec());
+    }
+
     /// The numbers of connections and messages so far.
     pub fn counts(&self) -> Counts {
         let shared = &self.shared;
@@ -268,6 +284,7 @@ impl Proxy {
             commands: shared.commands.load(Ordering::Relaxed),
             replies: shared.replies.load(Ordering::Relaxed),
             lost: shared.lost.load(Ordering::Relaxed),
+            held: shared.held.load(Ordering::Relaxed),
         }
     }
 }

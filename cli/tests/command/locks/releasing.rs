@@ -1,8 +1,9 @@
 //! `leasehold release`, which takes a lock away from its holder.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
+use leasehold::LockPool;
 use leasehold_tests::server::Server;
 use leasehold_tests::{room, wait};
 
@@ -53,6 +54,44 @@ async fn a_release_needs_a_confirmation() {
         scene.exclusive.task.is_finished()
     })
     .await;
+}
+
+/// While `leasehold release` waits for the confirmation, the lock gets its next holder, and later a
+/// cooldown. Fails if the answer takes the lock away without another question.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirmation_is_for_the_named_holder() {
+    let server = Server::start();
+    let url = server.url();
+    let pool = wait::connected(LockPool::builder().url(&url)).await;
+    let first = pool.lock("job").ttl(LONG).acquire().await.expect("free");
+    let mut command = leasehold(&url);
+    command.args(["release", "job"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    let mut questions = child.stderr.take().expect("it is piped");
+    let mut question = || {
+        let mut text = Vec::new();
+        while !text.ends_with(b"[y/N] ") {
+            let mut byte = [0];
+            questions.read_exact(&mut byte).expect("a question");
+            text.push(byte[0]);
+        }
+    };
+    question();
+    first.release().await.expect("held");
+    let next = pool.lock("job").ttl(LONG).acquire().await.expect("free");
+    input.write_all(b"y\n").expect("it reads");
+    question();
+    next.release_after(LONG).await.expect("held");
+    input.write_all(b"y\n").expect("it reads");
+    question();
+    input.write_all(b"n\n").expect("it reads");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert!(pool.inspect("job").await.expect("it answers").is_taken());
 }
 
 /// Fails if `release` reports a free lock as released, or asks for a confirmation to release it.

@@ -114,8 +114,10 @@ impl LockPool {
     /// # Errors
     ///
     /// The errors of [`inspect`](Self::inspect). After [`LockError::Unavailable`], or if this
-    /// future is dropped, the request may have been carried out, or may still arrive later. It
-    /// then also takes the lock from its next holder. So inspect the lock before you try again.
+    /// future is dropped, the request may have been carried out, or may still be, even if the lock
+    /// has its next holder by then. So inspect the lock before you try again. If the request
+    /// arrives more than twice the pool's `io_timeout` later, the next holder keeps its lock.
+    ///
     /// [`LockError::Config`] for a lock that a transaction [pins](crate::LockState::Pinned), with
     /// the statement that ends its session.
     pub async fn force_release(

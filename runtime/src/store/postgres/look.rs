@@ -1,7 +1,7 @@
 //! Inspects the locks of one database, and takes them away.
 
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
@@ -17,13 +17,19 @@ use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
 use crate::inspect::pattern::Pattern;
 use crate::key;
 use crate::owner::Owner;
-use crate::store::Failure;
 use crate::store::options::Options;
 use crate::store::source::{Asking, MOST_TOLD, PAGE, Page, Place, Source};
+use crate::store::{Failure, Retry};
 
 const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
-const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
+/// Query for the server's time in microseconds.
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now";
+
+/// Takes the lock `$1` away, unless the server's time is after `$2`. Returns at least one row.
+const TAKE_AWAY: &str = "SELECT t.*, c.late FROM \
+    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint > $2 AS late OFFSET 0) c \
+    LEFT JOIN LATERAL leasehold.take_away(CASE WHEN NOT c.late THEN $1 END) t ON true";
 
 /// Query for the next keys after `$1`, in the order of their bytes, whose locks are taken or
 /// pinned. A transaction pins a lock by locking its row.
@@ -91,14 +97,34 @@ impl PostgresSource {
     }
 
     async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
-        // This query is sent once, over a connection that has just answered. If its first run freed
-        // the lock, a second run would take the lock from its next holder.
-        self.ask("SELECT", &[]).await?;
-        let parameters: &Typed<'_> = &[(key, Type::TEXT)];
+        // This query is sent once, over a connection that has just answered, and only counts if it
+        // arrives in time. If its first run freed the lock, a second run would take the lock from
+        // its next holder, and so would a run that was held up on its way.
+        let asked_at = Instant::now();
+        let now = self.ask(NOW, &[]).await?;
+        let now = now.first().map_or(Ok(0), |row| row.try_get("now"));
+        let now: i64 = now.map_err(|error| failure::of(&error))?;
+        let limit = (asked_at.elapsed() + self.limit).as_micros();
+        let until = match i64::try_from(limit) {
+            Ok(limit) if !seeded!(LateReleaseServed) => now.saturating_add(limit),
+            _ => i64::MAX,
+        };
+        let parameters: &Typed<'_> = &[(key, Type::TEXT), (&until, Type::INT8)];
         let rows = match self.open.take_if(|_| !seeded!(ForcedReleaseRepeated)) {
             Some(opened) => self.ask_over(opened, TAKE_AWAY, parameters).await?,
             None => self.ask(TAKE_AWAY, parameters).await?,
         };
+        let is_late = rows.first().map_or(Ok(false), |row| row.try_get("late"));
+        if is_late.map_err(|error| failure::of(&error))? {
+            let text =
+                "the request arrived too late, or the server's clock was set; nothing was changed";
+            return Err(Failure::unavailable(
+                "LATE",
+                text.to_owned(),
+                Retry::Later,
+                false,
+            ));
+        }
         let shown = shown(std::slice::from_ref(key), &rows);
         let lock = one(shown.map_err(|error| failure::of(&error))?, key)?;
         match (lock.state, lock.holders.first()) {
@@ -175,8 +201,9 @@ fn one(mut locks: Vec<LockInfo>, key: &FullKey) -> Result<LockInfo, Failure> {
 fn shown(keys: &[FullKey], rows: &[Row]) -> Result<Vec<LockInfo>, Error> {
     let mut locks: Vec<_> = keys.iter().map(|key| LockInfo::free(key.name())).collect();
     for row in rows {
-        let name: &str = row.try_get("key")?;
-        let known = keys.iter().position(|key| **key == *name);
+        // If the lock is free, `TAKE_AWAY` returns a row without a key.
+        let name: Option<&str> = row.try_get("key")?;
+        let known = keys.iter().position(|key| name == Some(&**key));
         if let Some(lock) = known.and_then(|at| locks.get_mut(at)) {
             show(lock, row)?;
         }

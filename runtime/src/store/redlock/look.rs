@@ -14,6 +14,7 @@ use crate::inspect::info::{Holder, LockInfo, LockState};
 use crate::inspect::pattern::Pattern;
 use crate::owner::Owner;
 use crate::store::options::Options;
+use crate::store::redis::commands::failure;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::look::answer::{List, Seen};
 use crate::store::redis::look::value::{self, Written};
@@ -48,12 +49,26 @@ impl RedlockSource {
         keys: &[FullKey],
         is_list: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
-        if action == Action::TakeAway {
-            // All connections are opened first. Otherwise a node could carry out the action much
-            // later than the others, when the lock already has its next holder.
-            join_all(self.nodes.iter_mut().map(RedisSource::connect)).await;
-        }
-        let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));
+        // All nodes are asked first. Otherwise a node that must first be connected could carry out
+        // the action much later than the others, when the lock already has its next holder.
+        let ready = self.nodes.iter_mut().map(|node| async move {
+            match (action, keys) {
+                (Action::TakeAway, [key]) => Seen::read(&node.look_first(key).await?).map(drop),
+                _ => Ok(()),
+            }
+        });
+        let ready = join_all(ready).await;
+        let asking = self.nodes.iter_mut().zip(ready);
+        let asking = asking.map(|(node, ready)| async move {
+            ready?;
+            let answers = node.answers(action, keys).await?;
+            match (action, answers.first()) {
+                (Action::TakeAway, Some(Value::ServerError(error))) => {
+                    Err(failure::server_error(error.code(), error.details()))
+                }
+                _ => Ok(answers),
+            }
+        });
         let mut answered = Vec::new();
         let mut failed = Vec::new();
         for (name, answers) in self.names.iter().zip(join_all(asking).await) {

@@ -397,6 +397,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the answer to a forced release is lost, and the lock has its next holder",
     },
     Elsewhere {
+        bug: "LateReleaseServed",
+        program: "behaviour",
+        test: "seeing::lost_answers::on_redis",
+        what: "a forced release is held up on its way until its caller has given up",
+    },
+    Elsewhere {
         bug: "RemovedUnreported",
         program: "leasehold",
         test: "store::session::look_tests::a_node_of_an_unknown_session_stays",

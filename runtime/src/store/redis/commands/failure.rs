@@ -47,6 +47,11 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Later,
         "the server is a read-only replica; point the URL at the master",
     ),
+    (
+        "LATE",
+        Retry::Later,
+        "the request arrived too late, or the server's clock was set; nothing was changed",
+    ),
     ("MOVED", Retry::Never, OF_A_CLUSTER),
     ("ASK", Retry::Never, OF_A_CLUSTER),
     ("CROSSSLOT", Retry::Never, OF_A_CLUSTER),

@@ -7,12 +7,12 @@ pub(crate) mod answer;
 pub(crate) mod value;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 use tokio::time::timeout;
 
-use self::answer::List;
+use self::answer::{List, Seen};
 use super::commands::key_names::KeyNames;
 use super::commands::scripts::LuaScript;
 use super::commands::{failure, scripts};
@@ -46,6 +46,8 @@ pub(crate) struct RedisSource {
     namespace: String,
     limit: Duration,
     open: Option<OpenedConnection>,
+    /// Time of the server in its last answer to `look_first`, and time of that question.
+    server_time: (SystemTime, Instant),
 }
 
 impl RedisSource {
@@ -61,6 +63,7 @@ impl RedisSource {
             namespace: options.namespace.clone(),
             limit: options.io_timeout,
             open: None,
+            server_time: (SystemTime::UNIX_EPOCH, Instant::now()),
         }
     }
 
@@ -102,11 +105,12 @@ impl RedisSource {
     /// Returns the server's unparsed answer for one lock.
     pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
         if action == Action::TakeAway {
-            self.connect().await;
+            let looked = self.look_first(key).await?;
+            if let Value::ServerError(_) = looked {
+                return Ok(looked);
+            }
         }
-        let answers = self.answers(action, std::slice::from_ref(key)).await?;
-        let answer = answers.into_iter().next();
-        answer.ok_or_else(|| failure::garbage("no answer"))
+        one(self.answers(action, std::slice::from_ref(key)).await?)
     }
 
     /// Returns the keys of some locks, starting at the cursor `after`, and the next cursor.
@@ -148,6 +152,9 @@ impl RedisSource {
                 .arg(self.names.shares(key));
         }
         command.arg(self.names.channels());
+        if action == Action::TakeAway {
+            command.arg(self.until());
+        }
         command
     }
 
@@ -163,12 +170,30 @@ impl RedisSource {
         self.ask_over(opened, questions).await
     }
 
-    /// Makes sure that the open connection works, or opens a new one. A failure is returned by the
-    /// next question. Called before a question that is sent only once.
-    pub(crate) async fn connect(&mut self) {
-        let mut ping = Pipeline::new();
-        ping.add_command(cmd("PING"));
-        let _ = self.ask(&ping).await;
+    /// Inspects a lock before its forced release, and returns the server's unparsed answer. The
+    /// release then goes over a connection that has just answered, and the server refuses it unless
+    /// it arrives in time. A request that was held up on its way could take the lock from a later
+    /// holder.
+    pub(crate) async fn look_first(&mut self, key: &FullKey) -> Result<Value, Failure> {
+        let asked_at = Instant::now();
+        let looked = self.answers(Action::Inspect, std::slice::from_ref(key));
+        let looked = looked.await.map_err(|failure| Failure {
+            executed: false,
+            ..failure
+        });
+        let answer = one(looked?)?;
+        if let Ok(seen) = Seen::read(&answer) {
+            self.server_time = (seen.now, asked_at);
+        }
+        Ok(answer)
+    }
+
+    /// Returns the server's time, in ms, until which it accepts a request sent now.
+    fn until(&self) -> u64 {
+        let (now, asked_at) = self.server_time;
+        let until = now + asked_at.elapsed() + self.limit;
+        let since = until.duration_since(SystemTime::UNIX_EPOCH);
+        u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Sends `questions` once. If the first run of a repeated question freed a lock, the second run
@@ -258,4 +283,9 @@ impl Source for RedisSource {
             taken.map_err(|failure| failure.error)
         })
     }
+}
+
+fn one(answers: Vec<Value>) -> Result<Value, Failure> {
+    let answer = answers.into_iter().next();
+    answer.ok_or_else(|| failure::garbage("no answer"))
 }

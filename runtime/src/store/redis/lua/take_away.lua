@@ -5,6 +5,7 @@
 -- KEYS[2] its queue
 -- KEYS[3] its shares
 -- ARGV[1] prefix of the channels
+-- ARGV[2] server time in ms after which the script only returns an error
 -- Returns the answer of `look.lua` for the state before the script.
 --
 -- Guarantees:
@@ -14,11 +15,15 @@
 --   token in the value has an `r` in front, which the release scripts recognize.
 -- - Otherwise the lock is free at once, or goes to the first process that queues.
 -- - A second run does not change a lock that is already being taken away.
+-- - A request that was held up on its way does not take the lock from a later holder.
 -- - The script works even if the server's memory is full.
 local GRACE = 3000
 local key, queue, shares = KEYS[1], KEYS[2], KEYS[3]
 local was = look(key, queue, shares)
 local now, value, ms = tonumber(was[1]), was[2], was[3]
+if tonumber(ARGV[2]) < now then
+  return redis.error_reply('LATE a forced release')
+end
 
 -- Notifies the process of a holder. Returns true if the process may have received the message.
 -- `rest` is the text after the token in a value.
