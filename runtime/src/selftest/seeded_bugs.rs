@@ -243,6 +243,8 @@ bugs! {
     RevocationUnnoticed,
     /// A request to take a lock away is repeated if its answer is lost.
     ForcedReleaseRepeated,
+    /// After a time-out while a connection is set up, the late answer counts for the next request.
+    AnswersShifted,
     /// A request to take a lock away is served even if it arrives late.
     LateReleaseServed,
     /// A process ignores the notification to its session that a lock was taken away by force.

@@ -191,6 +191,9 @@ impl Core {
                 self.advance(&key, now);
             }
         }
+        if self.tickets.get(id).is_some_and(|ticket| ticket.revoked) {
+            return self.taken_away(id, now);
+        }
         self.arm(id);
     }
 

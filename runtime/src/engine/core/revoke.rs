@@ -1,8 +1,8 @@
 //! Handling locks that an operator takes away by force.
 
 use super::Core;
-use super::lease::Lease;
 use super::signal::Signal;
+use super::ticket::TicketId;
 use crate::base::clock::Instant;
 use crate::base::codes;
 use crate::base::full_key::FullKey;
@@ -15,40 +15,48 @@ impl Core {
     /// key away from this call. `lease` is half of the call's token, and identifies the call. Until
     /// the call has released the key, the store keeps other clients out, for at most three seconds.
     ///
-    /// If the store's message comes only after the release, it has no effect, because tokens are
-    /// not reused.
+    /// If the store's message is read before the answer to the acquire, the lease ends with its
+    /// grant. If it comes only after the release, it has no effect, because tokens are not reused.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
         if seeded!(self, RevocationUnnoticed) {
             return;
         }
-        let holds = self.tickets.iter().filter(|(_, ticket)| {
+        let named = self.tickets.iter().filter(|(_, ticket)| {
             let acquire = ticket.acquire();
-            ticket.lease().is_some() && acquire.token.half() == lease && acquire.key == *key
+            acquire.token.half() == lease && acquire.key == *key
         });
-        let held: Vec<_> = holds
-            .map(|(id, ticket)| {
-                let fence = ticket.lease().and_then(Lease::fence);
-                (
-                    id,
-                    ticket.acquire().key.clone(),
-                    ticket.acquire().label,
-                    fence,
-                )
-            })
-            .collect();
-        for (id, key, label, fence) in held {
-            reporter::log(move || {
-                tracing::warn!(
-                    code = codes::FORCED_RELEASE,
-                    lock.template = label.template(),
-                    key = ?key.name(),
-                    fence = fence.map(Fence::get),
-                    "the lock was taken away by `force_release`"
-                );
-            });
-            self.signal(Signal::TakenAway(id));
-            self.lose(id, now);
-            self.arm(id);
+        let named: Vec<_> = named.map(|(id, _)| id).collect();
+        for id in named {
+            match self.tickets.get_mut(id) {
+                Some(ticket) if ticket.is_acquiring() => {
+                    ticket.revoked = true;
+                }
+                _ => self.taken_away(id, now),
+            }
         }
+    }
+
+    /// Ends the lease of a lock that was taken away by force, if the ticket has a lease.
+    pub(super) fn taken_away(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        let Some(lease) = ticket.lease() else {
+            return;
+        };
+        let (fence, label) = (lease.fence(), ticket.acquire().label);
+        let key = ticket.acquire().key.clone();
+        reporter::log(move || {
+            tracing::warn!(
+                code = codes::FORCED_RELEASE,
+                lock.template = label.template(),
+                key = ?key.name(),
+                fence = fence.map(Fence::get),
+                "the lock was taken away by `force_release`"
+            );
+        });
+        self.signal(Signal::TakenAway(id));
+        self.lose(id, now);
+        self.arm(id);
     }
 }

@@ -129,6 +129,9 @@ pub(super) struct Ticket {
     record: Option<Arc<Record>>,
     /// Set for a call that adopts its lock.
     adoption: Option<Box<Adoption>>,
+    /// True if the store has taken the lock away by force before its answer to the acquire was
+    /// read.
+    pub(super) revoked: bool,
     /// Time to which the ticket's timer is set.
     armed: Option<Instant>,
 }
@@ -199,6 +202,7 @@ impl Ticket {
             kept_until: None,
             record: None,
             adoption: None,
+            revoked: false,
             armed: None,
         }
     }

@@ -397,6 +397,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the answer to a forced release is lost, and the lock has its next holder",
     },
     Elsewhere {
+        bug: "AnswersShifted",
+        program: "behaviour",
+        test: "connections::late_answers::a_late_answer_is_for_no_other_request",
+        what: "a request of a new connection is answered after its time limit",
+    },
+    Elsewhere {
         bug: "LateReleaseServed",
         program: "behaviour",
         test: "seeing::lost_answers::on_redis",

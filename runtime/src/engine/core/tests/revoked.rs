@@ -81,3 +81,24 @@ fn a_revoked_lock_is_lost_after_a_hand_over() {
     let signals = core.take_signals();
     assert!(is_lost(&signals, second), "{signals:?}");
 }
+
+/// Reads the message that a lock was taken away before the answer to its acquire. Fails if the lease
+/// does not end with its grant, or if the release does not remove the key.
+#[test]
+fn a_lock_revoked_before_its_grant_is_lost() {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.revoked(&"key".into(), OTHER, START);
+    core.revoked(&"key".into(), Token::fixed(1).half(), START);
+    assert!(core.take_signals().is_empty());
+    core.reply(op, taken(1), START);
+    let signals = core.take_signals();
+    let (granted, lost) = signals.split_at(1);
+    assert!(
+        is_granted(&granted[0], id) && is_lost(lost, id),
+        "{signals:?}"
+    );
+    core.release(id, None, START);
+    assert_eq!(releases(&core.take_requests(START)), 1);
+}

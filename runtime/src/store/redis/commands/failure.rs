@@ -233,6 +233,11 @@ fn handshake(error: &str) -> Option<&'static str> {
     )
 }
 
+pub(crate) fn abandoned() -> Failure {
+    let text = "the call that requested the lock has ended".to_owned();
+    Failure::unavailable("abandoned", text, Retry::Later, false)
+}
+
 pub(crate) fn garbage(what: &str) -> Failure {
     Failure::unavailable(
         "protocol",

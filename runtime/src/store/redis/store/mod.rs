@@ -60,7 +60,7 @@ pub(crate) struct RedisStore {
     /// The connection on which each pending acquire was sent. A failed acquire that may have been
     /// carried out keeps its entry, because the request that removes its key must follow on the
     /// same connection.
-    acquires: IdMap<OpId, Generation>,
+    acquires: IdMap<OpId, SentAcquire>,
     /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,
     /// In a cluster: the node to which the server redirected a request.
@@ -105,14 +105,23 @@ impl RedisStore {
         let names = Arc::new(names);
         let opened = reach(address.clone(), Arc::clone(&names), options.io_timeout).await;
         let mut store = Self::unconnected(address, names, options);
-        let connected = match opened {
+        let checked = match opened {
             Ok(mut opened) => {
                 let (address, names) = (&store.address, &store.names);
-                // A failed check is not logged, because the first call of the program will report
-                // the problem.
-                if let Ok(report) = check::examine(&mut opened, address, names, options).await {
-                    report.log();
+                match check::examine(&mut opened, address, names, options).await {
+                    Ok(report) => {
+                        report.log();
+                        Ok(opened)
+                    }
+                    Err(failure) if opened.line.has_ended() => Err(failure),
+                    // Not logged, because the program's first call will report the problem.
+                    Err(_) => Ok(opened),
                 }
+            }
+            Err(failure) => Err(failure),
+        };
+        let connected = match checked {
+            Ok(opened) => {
                 store.adopt(opened);
                 Ok(())
             }
@@ -280,7 +289,7 @@ impl RedisStore {
             let mut connections = self.connection.iter().chain(&self.retired);
             connections.any(|connection| connection.generation == generation)
         };
-        self.acquires.retain(|_, generation| alive(*generation));
+        self.acquires.retain(|_, sent| alive(sent.generation));
         self.send_held_back();
     }
 
@@ -360,20 +369,24 @@ impl RedisStore {
             self.unsent = true;
             return true;
         }
-        // A retired connection is dropped if its oldest exchange stays unanswered for too long.
-        let gives_up_at = self
-            .retired
-            .iter()
-            .filter_map(Connection::gives_up_at)
-            .min();
-        if gives_up_at.is_some_and(|at| at <= now) {
-            let late = |connection: &&Connection| connection.gives_up_at() == gives_up_at;
-            let late = self.retired.iter().find(late);
-            if let Some(generation) = late.map(|connection| connection.generation) {
-                self.lost(generation, disconnected());
-            }
+        // A retired connection is dropped if its oldest exchange stays unanswered for too long, and
+        // the current one if it stays silent for too long.
+        let retired = self.retired.iter().filter_map(|connection| {
+            let at = connection.gives_up_at()?;
+            Some((at, connection.generation))
+        });
+        let current = self.connection.iter().filter_map(|connection| {
+            let at = connection.drops_at()?;
+            Some((at, connection.generation))
+        });
+        let gives_up = retired.chain(current).min();
+        if let Some((at, generation)) = gives_up
+            && at <= now
+        {
+            self.lost(generation, disconnected());
             return true;
         }
+        let gives_up_at = gives_up.map(|(at, _)| at);
         let next = self.supervisor.next_attempt().or(silent_at).or(idle_at);
         let times = next
             .into_iter()
@@ -393,6 +406,14 @@ fn wires_of<'a>(
     connection.into_iter().chain(retired).map(Connection::wire)
 }
 
+/// An acquire that was sent, and whose outcome may still matter.
+struct SentAcquire {
+    /// The connection on which it was sent.
+    generation: Generation,
+    /// True if the removal of its key was sent, too.
+    is_undone: bool,
+}
+
 /// Opens a connection that listens for messages to this process, if the server permits that.
 async fn reach(
     address: MasterAddress,
@@ -400,7 +421,7 @@ async fn reach(
     limit: Duration,
 ) -> Result<OpenedConnection, Failure> {
     let mut opened = address.connect(limit).await?;
-    opened.listen(&names.channel(), limit).await;
+    opened.listen(&names.channel(), limit).await?;
     Ok(opened)
 }
 

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::RedisStore;
+use super::{RedisStore, SentAcquire};
 use crate::base::id_map::IdMap;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
@@ -209,14 +209,19 @@ impl RedisStore {
             alone: true,
             ..RequestFlags::default()
         };
-        self.flags
-            .extend(batch.iter().map(|request| (request.id, alone)));
-        let requests = batch.into_iter().map(|request| Request {
-            id: request.id,
-            op: request.op,
-            patience,
-        });
-        self.send(&mut requests.collect());
+        let mut requests = Vec::new();
+        for request in batch {
+            let (id, op) = (request.id, request.op);
+            // The removal of an abandoned acquire is already sent, and the pool believes that no
+            // request of the acquire arrives after it.
+            if self.acquires.get(&id).is_some_and(|sent| sent.is_undone) {
+                self.reply(id, Err(failure::abandoned()));
+            } else {
+                self.flags.insert(id, alone);
+                requests.push(Request { id, op, patience });
+            }
+        }
+        self.send(&mut requests);
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
@@ -293,19 +298,32 @@ impl RedisStore {
 /// all acquires that it undoes were sent on this connection. Otherwise, also returns another
 /// connection on which one of them was sent, if any.
 fn note(
-    acquires: &mut IdMap<OpId, Generation>,
+    acquires: &mut IdMap<OpId, SentAcquire>,
     request: &Request,
     generation: Generation,
 ) -> (bool, Option<Generation>) {
     match &request.op {
         op if op.takes() => {
-            acquires.insert(request.id, generation);
+            let is_undone = false;
+            acquires.insert(
+                request.id,
+                SentAcquire {
+                    generation,
+                    is_undone,
+                },
+            );
             (false, None)
         }
         Op::Give(Give { after, .. }) => {
-            let sent_on = || after.iter().map(|open| acquires.get(open).copied());
-            let ordered = sent_on().all(|on| on == Some(generation));
-            (ordered, sent_on().flatten().find(|on| *on != generation))
+            let mut undone = |open| {
+                let sent = acquires.get_mut(open)?;
+                sent.is_undone = true;
+                Some(sent.generation)
+            };
+            let sent_on: Vec<_> = after.iter().map(&mut undone).collect();
+            let ordered = sent_on.iter().all(|on| *on == Some(generation));
+            let elsewhere = sent_on.into_iter().flatten().find(|on| *on != generation);
+            (ordered, elsewhere)
         }
         _ => (false, None),
     }

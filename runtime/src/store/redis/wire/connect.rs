@@ -39,12 +39,16 @@ pub(crate) struct OpenedConnection {
 impl OpenedConnection {
     /// Subscribes to `channel`, and tests the permission to publish to it. If the server refuses
     /// either, or supports only RESP2, waiting calls are not notified of a free lock. They repeat
-    /// their requests from time to time instead.
-    pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
+    /// their requests from time to time instead. Fails if the server does not answer in time.
+    pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) -> Result<(), Failure> {
         if !self.has_pushes {
-            return;
+            return Ok(());
         }
-        self.listening = match timeout(limit, self.subscribe(channel)).await {
+        let subscribed = timeout(limit, self.subscribe(channel)).await;
+        if let Some(error) = self.line.ended() {
+            return Err(failure::broken(error));
+        }
+        self.listening = match subscribed {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 reporter::log(move || {
@@ -58,6 +62,7 @@ impl OpenedConnection {
             }
             Err(_) => false,
         };
+        Ok(())
     }
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {

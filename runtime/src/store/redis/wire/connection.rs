@@ -284,6 +284,12 @@ impl Connection {
         Some(deadline.max(self.last_answer + LEAST_PATIENCE))
     }
 
+    /// Returns the time at which a silent connection is dropped, even if there is no other one.
+    /// Later requests then no longer wait behind its unanswered ones.
+    pub(crate) fn drops_at(&self) -> Option<Instant> {
+        self.silent_at().map(|at| at + DRAIN.max(self.slowest))
+    }
+
     /// Returns the time at which an idle connection must be tested. `None` while an exchange is
     /// pending.
     pub(crate) fn idle_at(&self) -> Option<Instant> {

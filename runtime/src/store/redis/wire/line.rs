@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framer::Framer;
 use super::replies;
+use crate::base::seeded::seeded;
 use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::garbage::Garbage;
 use crate::store::socket::Wire;
@@ -52,6 +53,19 @@ pub(crate) struct Line {
 struct Answers {
     expected: usize,
     come: Vec<Value>,
+}
+
+/// A line that waits for the answers to its only pipeline. When it is dropped without them, the
+/// connection has ended.
+struct Asking<'a>(&'a mut Line);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.0.unanswered.is_empty() && !seeded!(AnswersShifted) {
+            let ended = || io::Error::from(io::ErrorKind::TimedOut).into();
+            self.0.ended.get_or_insert_with(ended);
+        }
+    }
 }
 
 impl Line {
@@ -125,21 +139,26 @@ impl Line {
 
     /// Sends `questions` after the commands already in the buffer, and waits for the answers to all
     /// of them. Call this only if no pipeline is pending.
+    ///
+    /// If the future is dropped before the answers, for example after a time limit, the connection
+    /// has ended. Otherwise later requests would get these answers.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         for question in questions.cmd_iter() {
             self.out.add(question);
         }
         self.send();
-        poll_fn(|cx| {
-            self.poll(cx);
-            if let Some(answers) = self.take_answers() {
-                return Poll::Ready(Ok(answers));
-            }
-            self.ended
-                .clone()
-                .map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
-        })
-        .await
+        let asking = Asking(self);
+        poll_fn(|cx| asking.0.poll_answers(cx)).await
+    }
+
+    fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Value>, RedisError>> {
+        self.poll(cx);
+        if let Some(answers) = self.take_answers() {
+            return Poll::Ready(Ok(answers));
+        }
+        self.ended
+            .clone()
+            .map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), RedisError> {
