@@ -134,7 +134,7 @@ impl Guardian {
                 _ = round.tick(), if self.killing => {}
                 rung = alarm.rings(), if !self.killing => rung?,
                 order = self.channel.next(), if self.attended => self.obey(order),
-                _ = children.recv() => {}
+                _ = children.recv() => self.reap_adopted()?,
                 // Ignored: the command receives these signals from `leasehold run`.
                 _ = signals.next() => continue,
                 _ = look.tick(), if self.ended => {}
@@ -241,9 +241,8 @@ impl Guardian {
         if !self.ended {
             return Ok(false);
         }
-        self.reap_adopted()?;
         let stopped = self.schedule.reason().is_some();
-        let family = family::descendants(getpid())?;
+        let family = self.settled_descendants()?;
         let counts = |process: &&family::Process| {
             !process.ended && (stopped || process.session == self.session)
         };
@@ -255,20 +254,35 @@ impl Guardian {
         Ok(left == 0)
     }
 
+    /// Returns the processes below this one, from a list in which no adopted process has ended. A
+    /// process that starts another one and ends while the processes are listed can hide the other
+    /// one.
+    fn settled_descendants(&self) -> io::Result<Vec<family::Process>> {
+        loop {
+            let family = family::descendants(getpid())?;
+            if self.reap(&family) == 0 {
+                return Ok(family);
+            }
+        }
+    }
+
     /// Collects the status of the ended processes that the guardian has adopted. Otherwise they
     /// would stay zombies.
     fn reap_adopted(&self) -> io::Result<()> {
-        let us = getpid();
-        let ours = |process: &family::Process| {
-            process.ended && process.parent == us.as_raw_nonzero().get()
-        };
-        for process in family::descendants(us)?.into_iter().filter(ours) {
-            let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
-            if let Some(pid) = pid {
-                // Cannot fail: no other code has collected the status of this ended process.
-                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-            }
-        }
+        self.reap(&family::descendants(getpid())?);
         Ok(())
+    }
+
+    /// Collects the status of ended processes. Returns their number.
+    fn reap(&self, family: &[family::Process]) -> usize {
+        let us = getpid().as_raw_nonzero().get();
+        let ours = family
+            .iter()
+            .filter(|process| process.ended && process.parent == us);
+        let adopted = ours.filter_map(|process| Pid::from_raw(process.id));
+        let adopted = adopted.filter(|pid| *pid != self.command);
+        let reaped =
+            adopted.filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))));
+        reaped.count()
     }
 }

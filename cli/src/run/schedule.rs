@@ -24,6 +24,10 @@ const GRACE: Duration = Duration::from_secs(10);
 /// holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
+/// Maximum time between SIGKILL by the guardian and by `leasehold run`, if the command is stopped
+/// before its lease nears its end.
+const BACKUP: Duration = Duration::from_millis(500);
+
 /// Two readings of one deadline differ by less than this. If the difference is greater, the lease
 /// was renewed.
 const ROUNDING: Duration = Duration::from_millis(1);
@@ -102,7 +106,13 @@ impl Schedule {
 
     /// Returns the time at which `leasehold run` kills the command, in case the guardian stalls.
     pub(super) fn backup_at(&self) -> Moment {
-        self.kills_at() + self.ttl / 20
+        let kills_at = self.kills_at();
+        let slack = self.ttl / 20;
+        if kills_at < self.deadline.saturating_sub(self.ttl / 10) {
+            kills_at + slack.min(BACKUP)
+        } else {
+            kills_at + slack
+        }
     }
 
     /// Returns the time of the next call to [`due`](Self::due).
@@ -130,16 +140,22 @@ impl Schedule {
         is_first
     }
 
+    /// Records that the lease was not renewed. No loss is reported, so the command gets all the time
+    /// until it must be killed, not only the shorter time of `stop`. Returns true if the command
+    /// was not asked to stop before.
+    pub(super) fn expire(&mut self) -> bool {
+        let is_first = self.stopped.is_none();
+        if is_first {
+            self.stopped = Some((Reason::Lost, self.kills_at()));
+        }
+        is_first
+    }
+
     /// Returns the due step: SIGTERM once, and SIGKILL until the command is gone. If both are due,
     /// SIGTERM is omitted, because the guardian sends SIGCONT after each SIGTERM. The SIGCONT would
     /// let a suspended process run again, although it must be killed.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
-        let overdue = self.stopped.is_none() && self.terminates_at() <= now;
-        if overdue {
-            // The lease was not renewed, but no loss is reported. So the command gets all the time
-            // until it must be killed, not only the shorter time of `stop`.
-            self.stopped = Some((Reason::Lost, self.kills_at()));
-        }
+        let overdue = self.terminates_at() <= now && self.expire();
         if self.stopped.is_some() && self.kills_at() <= now {
             Some(Step::Kill)
         } else {
@@ -182,6 +198,21 @@ mod tests {
         let mut taken = Schedule::new(ttl, at(1_000));
         assert!(taken.stop(Reason::Lost, at(800)));
         assert_eq!(taken.next(), at(802));
+    }
+
+    /// Fails if a stalled guardian lets the command of a lost lock run until the lock is free, three
+    /// seconds after it was taken away.
+    #[test]
+    fn a_lost_lock_has_an_early_backup() {
+        let mut schedule = Schedule::new(Duration::from_secs(3_600), at(10_000));
+        assert!(schedule.stop(Reason::TakenAway, at(100)));
+        assert_eq!(schedule.backup_at(), at(102) + Duration::from_millis(500));
+        let mut unrenewed = Schedule::new(Duration::from_secs(300), at(1_000));
+        assert!(unrenewed.expire() && !unrenewed.expire());
+        assert_eq!(
+            (unrenewed.next(), unrenewed.backup_at()),
+            (at(970), at(985))
+        );
     }
 
     /// Fails if a command gets time to stop after the machine was suspended past the deadline.

@@ -103,7 +103,7 @@ impl<'a> Supervisor<'a> {
             self.messages.failed(&error);
         }
         if !self.done {
-            if self.schedule.reason().is_none() {
+            if self.schedule.reason().is_none() && self.command.is_some() {
                 self.messages.unguarded();
             }
             self.kill_all().await;
@@ -112,9 +112,13 @@ impl<'a> Supervisor<'a> {
         // this process. So the warden is no longer needed.
         let _ = kill_process(self.warden, Signal::KILL);
         let _ = waitpid(Some(self.warden), WaitOptions::empty());
-        let killed = exit::of(None, Some(Signal::KILL.as_raw()));
+        // Without a command, the guardian could not start it.
+        let without_code = match self.command {
+            Some(_) => exit::of(None, Some(Signal::KILL.as_raw())),
+            None => exit::SYSTEM,
+        };
         Ended {
-            code: self.code.unwrap_or(killed),
+            code: self.code.unwrap_or(without_code),
             stopped: self.schedule.reason(),
         }
     }
@@ -126,6 +130,7 @@ impl<'a> Supervisor<'a> {
         let lock = self.lock.clone();
         let mut ticks = interval(self.options.ttl / 20);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut lost = false;
         loop {
             self.alarm.set(self.schedule.backup_at())?;
             let stopped = self.schedule.reason().is_some();
@@ -141,7 +146,11 @@ impl<'a> Supervisor<'a> {
                 },
                 signal = signals.next() => self.pass_on(signal),
                 _ = ticks.tick() => self.send_deadline(),
-                () = lock.lost(), if !stopped => self.stop(loss(&lock)),
+                // Also during the grace of another stop, which a loss shortens.
+                () = lock.lost(), if !lost => {
+                    lost = true;
+                    self.stop(loss(&lock));
+                }
                 () = sleep_until(max_hold), if !stopped => self.stop(Reason::MaxHold),
                 rung = self.alarm.rings() => {
                     rung?;
@@ -165,8 +174,9 @@ impl<'a> Supervisor<'a> {
                     terminal::stand_still();
                 }
             }
+            // The guardian stops the command on its own only if the lease is not renewed.
             Notice::Stopping(reason) => {
-                if self.schedule.stop(reason, clock::now()) {
+                if self.schedule.expire() {
                     self.messages.stopping(self.options, reason);
                 }
             }

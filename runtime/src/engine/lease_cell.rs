@@ -50,6 +50,9 @@ pub(crate) struct LeaseCell {
     fence: ShownFence,
     /// True if the call has turned its exclusive lock into a share.
     shared: AtomicBool,
+    /// True if an earlier request for the lock had no answer at the grant. After another process
+    /// has adopted and released the lock, this request may take it again with the same token.
+    pub(crate) unsettled: AtomicBool,
     /// True if `force_release` has taken the lock away.
     taken_away: AtomicBool,
     /// Waker of the task that waits for the grant, polls the body, or waits for the release. The
@@ -130,6 +133,7 @@ impl LeaseCell {
             fence: ShownFence::new(verifies),
             shared: AtomicBool::new(false),
             taken_away: AtomicBool::new(false),
+            unsettled: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
             over: OnceLock::new(),

@@ -21,7 +21,8 @@ pub(super) fn count(signal: &Signal) {
             removal: Removal::Gone,
             ..
         } => add(Count::Lost, 1),
-        Signal::Extended { .. }
+        Signal::Unsettled(_)
+        | Signal::Extended { .. }
         | Signal::Inherited { .. }
         | Signal::Recalled(..)
         | Signal::Forgotten(..)

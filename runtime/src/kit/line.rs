@@ -272,6 +272,7 @@ impl Watch for Line {
                 }
             }
             Signal::Released { .. }
+            | Signal::Unsettled(_)
             | Signal::Apart(_)
             | Signal::TakenAway(_)
             | Signal::Inherited { .. }

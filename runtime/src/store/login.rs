@@ -54,7 +54,7 @@ impl Provider {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            let answer = match runtime {
+            let answer = match &runtime {
                 Ok(runtime) => {
                     let mut answer = pin!(provider.provide());
                     runtime.block_on(poll_fn(|cx| match answer.as_mut().poll(cx) {
@@ -64,10 +64,14 @@ impl Provider {
                         ready @ Poll::Ready(_) => ready,
                     }))
                 }
-                Err(error) => Err(thread_text(&error).into()),
+                Err(error) => Err(thread_text(error).into()),
             };
             // The send fails if the caller has stopped waiting; then nobody needs the answer.
             let _ = sender.send(answer);
+            // Does not wait for blocking tasks of the function.
+            if let Ok(runtime) = runtime {
+                runtime.shutdown_background();
+            }
         };
         std::thread::Builder::new()
             .name("leasehold-login".to_owned())

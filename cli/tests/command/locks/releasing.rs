@@ -176,6 +176,35 @@ fn a_command_ends_before_the_next_holder_starts() {
     assert_eq!(next.wait().code, Some(0));
 }
 
+/// The `--max-hold` of a command is over, and the command does not end in its grace. Then an
+/// operator takes the lock away. Fails if the command still runs when the next command has started.
+#[test]
+fn a_release_shortens_the_grace_of_max_hold() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let url = server.url();
+    let script = format!(
+        "trap \"{}\" TERM; {}",
+        journal.note("asked"),
+        journal.beat("first")
+    );
+    let options = ["--ttl", "10s", "--max-hold", "10s"];
+    let first = Running::start(&mut run(&url, "job", &options, &script));
+    journal.wait_for("first");
+    let options = ["--ttl", "60s", "--wait", "60s"];
+    let beats = journal.beat_until("next", "end");
+    let next = Running::start(&mut run(&url, "job", &options, &beats));
+    journal.wait_for("asked");
+    let released = ended(leasehold(&url).args(["release", "job", "--yes"]));
+    assert_eq!(released.code, Some(0), "{released:?}");
+    journal.wait_for_many("next", 100);
+    journal.has_in_order("first", "next");
+    assert_eq!(first.wait().code, Some(137));
+    journal.open("end");
+    assert_eq!(next.wait().code, Some(0));
+}
+
 /// A command is stopped, once because an operator has taken its lock away, and once because the
 /// lock's key was deleted. Fails if the JSON event `stopping` does not give this reason.
 #[test]

@@ -63,3 +63,29 @@ fn a_service_outlives_the_command() {
     assert!(is_alive(service));
     assert!(signal(service, "KILL"));
 }
+
+/// A running command leaves processes, which the guardian adopts and which then end. Fails if they
+/// stay zombies until the command ends.
+#[test]
+fn ended_orphans_leave_no_zombies() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let orphan = format!(
+        "(sh -c 'echo orphan $$ >> {}' &)",
+        journal.file("journal").display()
+    );
+    let script = format!(
+        "{orphan}; {}; {}",
+        journal.note("ran"),
+        journal.until("end")
+    );
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    let orphan = journal.process("orphan ");
+    wait::until("the orphan is gone", LONG, || {
+        !std::fs::exists(format!("/proc/{orphan}")).expect("/proc is readable")
+    });
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
+}

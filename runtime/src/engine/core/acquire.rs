@@ -169,6 +169,9 @@ impl Core {
             lease.deadline()
         };
         ticket.grant(lease);
+        if !ticket.is_settled() {
+            self.signals.push(Signal::Unsettled(id));
+        }
         self.signals.push(Signal::Granted {
             ticket: id,
             deadline,

@@ -191,7 +191,8 @@ impl World {
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Recalled(ticket, kept) => self.recalled_result(node, ticket, &kept),
             Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
-            Signal::TakenAway(_)
+            Signal::Unsettled(_)
+            | Signal::TakenAway(_)
             | Signal::Forgotten(..)
             | Signal::Released { .. }
             | Signal::ShutDown(..) => {}

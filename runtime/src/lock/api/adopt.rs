@@ -45,6 +45,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::Lost`] if the lease is over.
+    /// - [`LockError::Unavailable`] if the store has not answered an earlier request for this lock,
+    ///   for example on a connection that broke. That request could take the lock again after its
+    ///   adoption. The lock is released.
     /// - [`LockError::Config`] for a share, for several keys, and on `redlock://`, `etcd://` and
     ///   `zookeeper://`: the locks are released. Also if the guard's call has only entered an
     ///   enclosing call's lock, which the enclosing call then still holds.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -62,8 +63,17 @@ impl PendingLock {
     }
 
     /// Leaves the lock at the store, and returns the lock's token, with which another process can
-    /// adopt it. This process no longer renews or releases the lock.
+    /// adopt it. This process no longer renews or releases the lock. If an earlier request for the
+    /// lock may still take it again, returns an error and releases the lock.
     pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
+        if self.cell.unsettled.load(Ordering::SeqCst) {
+            return Err(LockError::unavailable(
+                "unsettled",
+                "an earlier request for this lock has no answer yet, so it cannot be handed over; \
+                 take the lock again"
+                    .to_owned(),
+            ));
+        }
         let token = self.cell.inherited().unwrap_or(self.token);
         if !seeded!(RenewedAfterHandOver) {
             self.cell.close();

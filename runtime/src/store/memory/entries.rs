@@ -246,6 +246,12 @@ impl Entries {
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
         if self.live(key, now).is_some_and(handed) {
             self.free(key, now);
+        } else if self
+            .live(key, now)
+            .is_some_and(|entry| matches!(entry.state, State::Shared { .. }))
+        {
+            // This pool may have kept a share from the pools behind it.
+            self.invite(key);
         }
     }
 

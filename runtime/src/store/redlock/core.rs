@@ -61,9 +61,7 @@ impl QuorumCore {
     /// Records a new connection to a node, and the server process at its other end.
     pub(super) fn meet(&mut self, node: usize, identity: &Identity, now: Instant) -> Met {
         let twin = self.twin(node, &identity.run_id);
-        let state = &mut self.nodes[node];
-        state.up = true;
-        let met = state.eligibility.meet(identity, now);
+        let met = self.nodes[node].eligibility.meet(identity, now);
         if let Some(twin) = twin {
             let reason = format!("it is the same server as {}", self.names[twin]);
             self.nodes[node].eligibility.disqualify(reason);
@@ -297,6 +295,11 @@ impl QuorumCore {
             pending.receive(node, result, first);
             self.decide(id, now);
         }
+    }
+
+    /// Records that a node was reached when the pool connected.
+    pub(super) fn reached(&mut self, node: usize) {
+        self.nodes[node].up = true;
     }
 
     /// Records that a node can be reached again. Retries its pending removals at once.

@@ -351,8 +351,11 @@ fn the_engine_is_notified_only_of_quorum_changes() {
     quorum.acquire(1);
     (0..3).for_each(|node| quorum.fail(node, 1, false));
     quorum.expect_failure(1);
+    // Each new connection is met first.
+    quorum.meet(0, "run 0", 3_600);
     quorum.core.connected(0, quorum.now);
     assert!(quorum.core.next_event().is_none());
+    quorum.meet(1, "run 1", 3_600);
     quorum.core.connected(1, quorum.now);
     assert!(matches!(
         quorum.core.next_event(),

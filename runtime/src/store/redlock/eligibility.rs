@@ -27,9 +27,11 @@ pub(super) struct Eligibility {
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// Start of the quarantine. For the first process that the pool connects to, this is the start
-    /// of the process. For a later process, this is the first connection to that process.
-    since: Instant,
+    /// Time of the first connection to the process.
+    met: Instant,
+    /// Age of the process at that time, for the first process that the pool connects to. Zero for a
+    /// later process.
+    age: Duration,
 }
 
 /// The server process of a new connection, compared with that of the last connection.
@@ -52,21 +54,22 @@ impl Eligibility {
     /// Records a connection to a node that reports `identity`.
     pub(super) fn meet(&mut self, identity: &Identity, now: Instant) -> Met {
         self.unfit = identity.unfit();
-        let (met, since) = match &self.run {
+        let (met, age) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
             // The quarantine begins now, not at the start of the process. A server computes its
             // uptime from its clock, so setting the clock forward makes the uptime too long.
-            Some(_) => (Met::Restarted, now),
-            None => (Met::New, now - identity.uptime),
+            Some(_) => (Met::Restarted, Duration::ZERO),
+            None => (Met::New, identity.uptime),
         };
-        let since = if seeded!(NoQuarantine) {
-            Instant::ZERO
+        let age = if seeded!(NoQuarantine) {
+            Duration::MAX
         } else {
-            since
+            age
         };
         self.run = Some(Run {
             id: identity.run_id.clone(),
-            since,
+            met: now,
+            age,
         });
         met
     }
@@ -88,7 +91,8 @@ impl Eligibility {
 
     /// Returns the time after which the node may vote. `None` before the first connection to it.
     pub(super) fn votes_from(&self, longest_ttl: Duration) -> Option<Instant> {
-        Some(self.run.as_ref()?.since + quarantine(longest_ttl))
+        let run = self.run.as_ref()?;
+        Some(run.met + quarantine(longest_ttl).saturating_sub(run.age))
     }
 
     /// True if the node may vote.
@@ -134,6 +138,15 @@ mod tests {
         let mut eligibility = Eligibility::default();
         eligibility.meet(&identity("one", 12), at(0));
         assert!(eligibility.votes(TTL, at(0)));
+    }
+
+    /// Fails if an old node does not vote while this machine runs for less than a quarantine.
+    #[test]
+    fn an_old_node_votes_for_a_young_machine() {
+        let mut eligibility = Eligibility::default();
+        let young = Instant::from_nanos(1);
+        eligibility.meet(&identity("one", 500), young);
+        assert!(eligibility.votes(TTL, young));
     }
 
     #[test]

@@ -86,6 +86,9 @@ impl RedlockStore {
         };
         for node in 0..store.nodes.len() {
             store.meet(node);
+            if store.nodes[node].store.peer().is_some() {
+                store.core.reached(node);
+            }
         }
         store.examine()?;
         Ok(store)

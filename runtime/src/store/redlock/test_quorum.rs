@@ -37,6 +37,7 @@ impl TestQuorum {
         let mut quorum = Self::young(nodes);
         for node in 0..nodes {
             quorum.meet(node, &format!("run {node}"), 3_600);
+            quorum.core.reached(node);
         }
         quorum
     }

@@ -291,3 +291,18 @@ fn a_shared_lock_without_waiters_leaves_no_queue() {
     core.reply(op, taken(1), START);
     assert!(core.queues.is_empty() && core.tickets.len() == 1);
 }
+
+/// A connection is replaced before the first acquire is answered, and the second one is answered.
+/// Fails if the first acquire, which may take the lock again later, is not reported with the grant.
+#[test]
+fn an_unanswered_acquire_is_reported_with_the_grant() {
+    let mut core = core();
+    let id = enter(&mut core, 1, HOUR, START);
+    asked(&mut core, START);
+    core.connected(START);
+    let again = asked(&mut core, START);
+    core.reply(again, taken(1), START);
+    let signals = core.take_signals();
+    assert_eq!(signals[0], Signal::Unsettled(id), "{signals:?}");
+    assert!(is_granted(&signals[1], id), "{signals:?}");
+}

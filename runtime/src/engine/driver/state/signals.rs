@@ -2,6 +2,7 @@
 //! callers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::EngineState;
 use crate::engine::core::signal::Signal;
@@ -33,6 +34,10 @@ impl EngineState {
     /// dropped.
     fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
+            Signal::Unsettled(ticket) => self.cells.get(&ticket).and_then(|cell| {
+                cell.unsettled.store(true, Ordering::SeqCst);
+                None
+            }),
             Signal::Granted {
                 ticket,
                 deadline,

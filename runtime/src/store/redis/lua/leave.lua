@@ -14,9 +14,10 @@ forget_owner(KEYS[2], ARGV[1])
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
-elseif not value and line ~= '' then
-  -- The key is free although processes wait, so it is in its pause (see `queue.lua`). Perhaps only
-  -- the leaving process was notified of that, so the next process is notified now.
+elseif line ~= '' and (not value or type(value) == 'string' and limit_of(value)) then
+  -- The key is free although processes wait, so it is in its pause (see `queue.lua`). Or it is
+  -- shared, and the leaving process may have kept a share from the others. Perhaps only the leaving
+  -- process was notified, so the next process is notified now.
   invite(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2])
 end
 return 1
