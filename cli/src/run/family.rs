@@ -26,6 +26,8 @@ pub(super) struct Process {
 /// Result of one attempt to kill the processes that must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Killed {
+    /// Number of all processes, including those that have ended.
+    pub(super) found: usize,
     /// Number of processes that were still alive.
     pub(super) alive: usize,
     /// Number of these living processes that the system does not let this user kill.
@@ -63,6 +65,7 @@ pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
 pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     let mut killed = Killed::default();
     let family = descendants(root)?;
+    killed.found = family.len();
     for process in family.iter().filter(|process| !process.ended) {
         killed.alive += 1;
         let sent = Pid::from_raw(process.id).map(|pid| kill_process(pid, Signal::KILL));
@@ -73,9 +76,10 @@ pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     Ok(killed)
 }
 
-/// Kills all processes below this one. Returns when none is left.
+/// Kills all processes below this one. Returns when none is left, not even an ended one: a process
+/// that starts another one and ends while the processes are listed can hide the other one.
 pub(super) async fn end_descendants() -> io::Result<()> {
-    while kill_descendants(getpid())?.alive > 0 {
+    while kill_descendants(getpid())?.found > 0 {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         tokio::time::sleep(ROUND).await;
     }

@@ -164,6 +164,9 @@ pub async fn init_from_env() -> Result<(), LockError> {
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
+    // A pool may be installed under several names.
+    pools.sort_by_key(LockPool::id);
+    pools.dedup_by_key(|pool| pool.id());
     // All shutdowns begin at the same time, so each can use the whole limit.
     let shutdowns: Vec<_> = pools
         .iter()

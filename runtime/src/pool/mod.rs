@@ -138,7 +138,7 @@ pub struct LockPool {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolId(u64);
 
 impl PoolId {

@@ -158,5 +158,7 @@ fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
 pub(crate) fn spawned_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut path = SPAWNED_ON.try_with(Vec::clone).unwrap_or_default();
     on_path(|here| path.extend(here.iter().copied().cloned()));
+    // Otherwise a chain of tasks, each spawned by the one before, would collect the locks of all.
+    path.retain(|locks| locks.iter().any(Lock::is_live));
     SPAWNED_ON.scope(path, future)
 }

@@ -155,7 +155,12 @@ impl Settings {
     /// this key's lock itself, and exclusively.
     fn replay(&self) -> Result<Option<Replay>, LockError> {
         let Some(replay) = self.replay else {
-            return Ok(None);
+            return match self.fingerprint {
+                None => Ok(None),
+                Some(_) => Err(LockError::config(
+                    "a `fingerprint` belongs to a kept result; call `run_replayed`, or leave it out",
+                )),
+            };
         };
         lease_terms::check_replay(replay)?;
         for (set, option, instead) in [

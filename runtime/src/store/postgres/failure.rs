@@ -143,7 +143,11 @@ fn may_be_committed(code: &str, ends: bool) -> bool {
 }
 
 fn server_error(error: &DbError) -> Failure {
-    let found = error.code().code();
+    let found = match error.code().code() {
+        // A standby refuses to begin a transaction that may write.
+        "0A000" => STANDBY,
+        found => found,
+    };
     let known = CODES.iter().find(|(code, _, _)| *code == found);
     // pgbouncer uses one code for most of its errors, so the error's text is also compared.
     let is_pooler = found == "08P01" && error.message().contains("startup parameter");

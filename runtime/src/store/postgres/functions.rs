@@ -205,8 +205,8 @@ impl Functions {
             client.batch_execute("COMMIT"),
         )
         .await;
-        started?;
-        let rows = rows?;
+        // If only the beginning of the transaction failed, the statement was carried out alone.
+        let rows = rows.map_err(|error| started.err().unwrap_or(error))?;
         committed?;
         Ok(rows)
     }

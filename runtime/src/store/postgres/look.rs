@@ -247,11 +247,15 @@ fn show(lock: &mut LockInfo, row: &Row) -> Result<(), Error> {
         }
         ("lock", "handed") => lock.state = LockState::Handed,
         ("pin", _) => {
-            lock.state = LockState::Pinned;
-            lock.holders.push(Holder {
-                owner,
-                ..Holder::foreign(None)
-            });
+            // If the lease ends during the query, it also returns the lock's row.
+            *lock = LockInfo {
+                state: LockState::Pinned,
+                holders: vec![Holder {
+                    owner,
+                    ..Holder::foreign(None)
+                }],
+                ..LockInfo::free(&lock.key)
+            };
         }
         ("lock", "shared") => {
             lock.fence = fence;

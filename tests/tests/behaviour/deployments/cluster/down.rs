@@ -1,6 +1,11 @@
 //! Tests of a cluster that is down. It must be reported as down, and used again once it serves.
 
+use std::time::Duration;
+
+use leasehold::LockPool;
 use leasehold_tests::cluster::Setup;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::wait;
 
 use super::{LONG, TTL, code, connect, take};
 
@@ -34,4 +39,40 @@ async fn an_unavailable_cluster_is_reported_as_down() {
     let guard = waiting.await.expect("no panic").expect("it serves again");
     guard.release().await.expect("held");
     take(&pool, "down").await.release().await.expect("held");
+}
+
+/// One master becomes silent, and more calls wait for its keys than requests may be unanswered.
+/// Fails if calls for the keys of another master cannot continue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_master_stops_no_calls_of_another() {
+    const CALLS: usize = 4_200;
+    let cluster = Setup::new().start();
+    let networks = cluster.proxies();
+    let addresses = networks.iter().map(Proxy::address);
+    let addresses = addresses.map(|address| address.to_string());
+    let url = format!(
+        "redis-cluster://{}",
+        addresses.collect::<Vec<_>>().join(",")
+    );
+    let pool = wait::connected(LockPool::builder().url(url)).await;
+    let owner = |key: &str| cluster.owner(cluster.slot(&format!("lock:{key}")));
+    let silent = owner("key 0");
+    let (theirs, others): (Vec<_>, Vec<_>) = (0..CALLS * 4)
+        .map(|number| format!("key {number}"))
+        .partition(|key| owner(key) == silent);
+    assert!(CALLS <= theirs.len(), "{}", theirs.len());
+    networks[silent].set(Mode::Stall);
+    let calls = theirs.into_iter().take(CALLS).map(|key| {
+        let wait = Duration::from_secs(1);
+        tokio::spawn(pool.lock(key).ttl(TTL).wait(wait).acquire())
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await
+            .expect("no panic")
+            .map(drop)
+            .expect_err("no answer");
+    }
+    let other = pool.lock(&others[0]).ttl(TTL).wait(LONG).acquire();
+    let guard = wait::within("another master serves", LONG / 2, other).await;
+    guard.expect("it is free").release().await.expect("held");
 }
