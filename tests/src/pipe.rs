@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ struct State {
     /// Number of cuts so far. Each change of this number closes all connections. The number
     /// `u64::MAX` also ends the proxy.
     cuts: watch::Sender<u64>,
+    connections: AtomicU64,
 }
 
 impl Pipe {
@@ -73,6 +75,7 @@ impl Pipe {
             patience,
             flow: watch::Sender::new(Flow::Pass),
             cuts: watch::Sender::new(0),
+            connections: AtomicU64::new(0),
         });
         let serving = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
@@ -102,6 +105,11 @@ impl Pipe {
         self.state.flow.send_replace(flow);
     }
 
+    /// The number of connections that clients have opened so far.
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
     /// Closes all connections.
     pub fn cut(&self) {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
@@ -127,6 +135,7 @@ async fn serve(listener: &TcpListener, state: &Arc<State>) {
             _ = cuts.wait_for(|cuts| *cuts == u64::MAX) => return,
         };
         let Ok((client, _)) = accepted else { continue };
+        state.connections.fetch_add(1, Ordering::Relaxed);
         let state = Arc::clone(state);
         tokio::spawn(async move { connect(client, &state).await });
     }

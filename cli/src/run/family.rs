@@ -28,9 +28,7 @@ pub(super) struct Process {
 pub(super) struct Killed {
     /// Number of all processes, including those that have ended.
     pub(super) found: usize,
-    /// Number of processes that were still alive.
-    pub(super) alive: usize,
-    /// Number of these living processes that the system does not let this user kill.
+    /// Number of living processes that the system does not let this user kill.
     pub(super) refused: usize,
 }
 
@@ -60,14 +58,13 @@ pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     }
 }
 
-/// Kills every process below `root` (SIGKILL). Call this repeatedly until none is alive, because a
+/// Kills every process below `root` (SIGKILL). Call this repeatedly until none is found, because a
 /// process may start another one meanwhile.
 pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     let mut killed = Killed::default();
     let family = descendants(root)?;
     killed.found = family.len();
     for process in family.iter().filter(|process| !process.ended) {
-        killed.alive += 1;
         let sent = Pid::from_raw(process.id).map(|pid| kill_process(pid, Signal::KILL));
         if sent == Some(Err(Errno::PERM)) {
             killed.refused += 1;
@@ -190,7 +187,7 @@ mod tests {
         }
         let below_us = descendants(getpid()).expect("/proc is there");
         assert!(below_us.iter().any(|process| process.id == id));
-        while kill_descendants(pid).expect("/proc is there").alive > 0 {}
+        while kill_descendants(pid).expect("/proc is there").found > 0 {}
         shell.wait().expect("the shell ends when its child has");
     }
 }

@@ -32,9 +32,11 @@ use crate::store::{Failure, login};
 /// answers only after it has written the change to its disk, which may be busy.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Interval of the pings on a connection, and the time limit for their answers. A server answers
-/// pings even while its disk is busy, so a slow server is not mistaken for a dead one.
-const PING: Duration = Duration::from_secs(1);
+/// Interval of the pings on a connection with open requests or watches, and the time limit for
+/// their answers. A server answers pings even while its disk is busy, so a slow server is not
+/// mistaken for a dead one. By default, etcd closes a connection on which pings come more often
+/// than every 5 s, or come without an open request.
+const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(2);
 
 /// Time without any answer to a request after which a connection is given up, even if pings are
@@ -135,7 +137,7 @@ impl Connection {
                 .tcp_nodelay(true)
                 .http2_keep_alive_interval(PING)
                 .keep_alive_timeout(PONG)
-                .keep_alive_while_idle(true);
+                .keep_alive_while_idle(false);
             #[cfg(feature = "tls")]
             let channel = match address.tls() {
                 Some(tls) => tls.connect(endpoint).await,

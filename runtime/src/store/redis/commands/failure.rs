@@ -233,6 +233,11 @@ fn handshake(error: &str) -> Option<&'static str> {
     )
 }
 
+pub(crate) fn silent() -> Failure {
+    let text = "the server does not answer; check that it is up and reachable".to_owned();
+    Failure::unavailable("timeout", text, Retry::Later, true)
+}
+
 pub(crate) fn abandoned() -> Failure {
     let text = "the call that requested the lock has ended".to_owned();
     Failure::unavailable("abandoned", text, Retry::Later, false)

@@ -20,7 +20,7 @@ use self::relogin::Relogin;
 use super::check;
 use super::commands::key_names::KeyNames;
 use super::commands::redirect::{Redirect, RequestFlags};
-use super::commands::reply;
+use super::commands::{failure, reply};
 use super::master_address::MasterAddress;
 use super::replication::ReplicaAcks;
 use super::server_info::Info;
@@ -383,7 +383,7 @@ impl RedisStore {
         if let Some((at, generation)) = gives_up
             && at <= now
         {
-            self.lost(generation, disconnected());
+            self.lost(generation, failure::silent());
             return true;
         }
         let gives_up_at = gives_up.map(|(at, _)| at);

@@ -21,7 +21,7 @@ const CARRIED_OUT: Duration = Duration::from_secs(5);
 /// pool creates no node yet, and the test needs another attempt.
 const TRIES: u32 = 5;
 
-on_one_thread! { Etcd, faults: ended_connections_are_replaced }
+on_one_thread! { Etcd, faults: ended_connections_are_replaced, a_quiet_connection_lasts }
 
 on_two_workers! { Etcd, faults:
     a_stopped_server_delays_calls_at_most_by_their_budget,

@@ -23,6 +23,19 @@ pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe
     (server, pipe, url)
 }
 
+/// A process holds one lock with a long ttl, and does nothing else. Fails if its connection does
+/// not last: a server may close a connection on which pings come too often.
+pub(crate) async fn a_quiet_connection_lasts<S: SessionServer>() {
+    let (_server, pipe, url) = behind_a_pipe::<S>("quiet");
+    let pool = connect_waiting(&url).await;
+    let request = pool.lock("held").ttl(Duration::from_secs(30)).watchdog();
+    let held = request.acquire().await.expect("it is free");
+    let connections = pipe.connections();
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    assert_eq!(pipe.connections(), connections);
+    held.release().await.expect("held");
+}
+
 /// A proxy cuts the connection again and again. Fails if the pool does not replace it, so that a
 /// waiting call fails or a held lock is lost.
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {

@@ -14,7 +14,7 @@ use super::{LEADERLESS, TTL};
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-on_one_thread! { Zookeeper, faults: ended_connections_are_replaced }
+on_one_thread! { Zookeeper, faults: ended_connections_are_replaced, a_quiet_connection_lasts }
 
 on_two_workers! { Zookeeper, faults:
     a_stopped_server_delays_calls_at_most_by_their_budget,
