@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::EngineState;
 use crate::engine::core::signal::Signal;
-use crate::engine::core::ticket::Removal;
-use crate::engine::lease_cell::Parting;
+use crate::engine::core::ticket::{Removal, TicketId};
+use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::engine::metrics;
 
 impl EngineState {
@@ -30,14 +30,21 @@ impl EngineState {
         self.notifications.wakers.extend(waker);
     }
 
+    /// Changes a cell. Returns no waker.
+    fn change(&self, ticket: TicketId, change: impl FnOnce(&LeaseCell)) -> Option<Parting> {
+        if let Some(cell) = self.cells.get(&ticket) {
+            change(cell);
+        }
+        None
+    }
+
     /// Applies one signal. Returns the waker of its call's task, if the waker must be called or
     /// dropped.
     fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
-            Signal::Unsettled(ticket) => self.cells.get(&ticket).and_then(|cell| {
-                cell.unsettled.store(true, Ordering::SeqCst);
-                None
-            }),
+            Signal::Unsettled(ticket) => {
+                self.change(ticket, |cell| cell.unsettled.store(true, Ordering::SeqCst))
+            }
             Signal::Granted {
                 ticket,
                 deadline,
@@ -47,26 +54,15 @@ impl EngineState {
                 .get(&ticket)
                 .and_then(|cell| cell.grant(deadline, fence)),
             Signal::Extended { ticket, deadline } => {
-                if let Some(cell) = self.cells.get(&ticket) {
-                    cell.extend(deadline);
-                }
-                None
+                self.change(ticket, |cell| cell.extend(deadline))
             }
             Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
-            Signal::TakenAway(ticket) => self.cells.get(&ticket).and_then(|cell| {
-                cell.take_away();
-                None
-            }),
+            Signal::TakenAway(ticket) => self.change(ticket, LeaseCell::take_away),
             Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
                 self.notifications.over.push(Arc::clone(cell));
                 cell.lose()
             }),
-            Signal::Inherited { ticket, token } => {
-                if let Some(cell) = self.cells.get(&ticket) {
-                    cell.inherit(token);
-                }
-                None
-            }
+            Signal::Inherited { ticket, token } => self.change(ticket, |cell| cell.inherit(token)),
             Signal::Recalled(ticket, kept) => self
                 .cells
                 .remove(&ticket)
