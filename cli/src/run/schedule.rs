@@ -140,9 +140,9 @@ impl Schedule {
         is_first
     }
 
-    /// Records that the lease was not renewed. No loss is reported, so the command gets all the time
-    /// until it must be killed, not only the shorter time of `stop`. Returns true if the command
-    /// was not asked to stop before.
+    /// Records that the lease was not renewed. No loss is reported, so the command gets all the
+    /// time until it must be killed, not only the shorter time of `stop`. Returns true if the
+    /// command was not asked to stop before.
     pub(super) fn expire(&mut self) -> bool {
         let is_first = self.stopped.is_none();
         if is_first {
@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(taken.next(), at(802));
     }
 
-    /// Fails if a stalled guardian lets the command of a lost lock run until the lock is free, three
-    /// seconds after it was taken away.
+    /// Fails if a stalled guardian lets the command of a lost lock run until the lock is free,
+    /// three seconds after it was taken away.
     #[test]
     fn a_lost_lock_has_an_early_backup() {
         let mut schedule = Schedule::new(Duration::from_secs(3_600), at(10_000));

@@ -40,7 +40,8 @@ async fn a_late_answer_is_for_no_other_request() {
     wanted.release().await.expect("held");
 }
 
-/// The server does not answer the trial of a new connection. Fails if the pool uses this connection.
+/// The server does not answer the trial of a new connection. Fails if the pool uses this
+/// connection.
 #[tokio::test]
 async fn a_connection_without_an_answer_to_its_trial_is_not_used() {
     let server = Server::start();

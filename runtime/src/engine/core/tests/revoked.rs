@@ -82,8 +82,8 @@ fn a_revoked_lock_is_lost_after_a_hand_over() {
     assert!(is_lost(&signals, second), "{signals:?}");
 }
 
-/// Reads the message that a lock was taken away before the answer to its acquire. Fails if the lease
-/// does not end with its grant, or if the release does not remove the key.
+/// Reads the message that a lock was taken away before the answer to its acquire. Fails if the
+/// lease does not end with its grant, or if the release does not remove the key.
 #[test]
 fn a_lock_revoked_before_its_grant_is_lost() {
     let mut core = core();
