@@ -9,11 +9,11 @@ use crate::pool::LockPool;
 /// lock, while the lease lasts. Use this in code that must never run outside its lock. See also
 /// [`assert_held!`](crate::assert_held).
 ///
-/// The answer follows the call path: through awaits, nested calls, `join!` and `select!`, and into
-/// tasks spawned by [`leasehold::spawn`](crate::spawn). Any other spawned task is outside. Every
-/// kind of lock counts, including shares and permits, and so does every pool ([`LockPool::is_held`]
-/// checks one pool). The check sends nothing to the store, and takes about as long as reading the
-/// clock.
+/// The answer follows the call path: through awaits, nested calls, `join!` and `select!`, into
+/// tasks spawned by [`leasehold::spawn`](crate::spawn), and into bodies of calls with `detach`. Any
+/// other spawned task is outside. Every kind of lock counts, including shares and permits, and so
+/// does every pool ([`LockPool::is_held`] checks one pool). The check sends nothing to the store,
+/// and takes about as long as reading the clock.
 ///
 /// A [`LockGuard`](crate::LockGuard) from [`acquire`](crate::LockRequest::acquire) has no body and
 /// does not count. Pass the guard to the code instead.
