@@ -36,8 +36,7 @@ async fn a_late_answer_is_for_no_other_request() {
     assert!(early.is_err(), "the lock is held: {early:?}");
     held.release().await.expect("held");
     let wanted = wanted.await.expect("no panic").expect("it is free now");
-    free.release().await.expect("held");
-    wanted.release().await.expect("held");
+    drop((free, wanted));
 }
 
 /// The server does not answer the trial of a new connection. Fails if the pool uses this
@@ -47,10 +46,12 @@ async fn a_connection_without_an_answer_to_its_trial_is_not_used() {
     let server = Server::start();
     let network = Proxy::start(server.address());
     network.hold("EVALSHA");
-    let hasty = LockPool::builder().url(network.url()).io_timeout(LIMIT);
-    let error = hasty.connect().await.expect_err("no answer");
-    assert!(error.is_unavailable(), "{error}");
-    assert!(0 < network.counts().held, "the trial was held back");
+    // On a busy machine, an attempt may end before its trial.
+    while network.counts().held == 0 {
+        let hasty = LockPool::builder().url(network.url()).io_timeout(LIMIT);
+        let error = hasty.connect().await.expect_err("no answer");
+        assert!(error.is_unavailable(), "{error}");
+    }
 }
 
 /// Fails if the first test passes although a late answer counts for the next request.

@@ -81,9 +81,11 @@ async fn a_late_request_changes_nothing(urls: [&str; 2], networks: &[Proxy], com
     // The pool keeps the connection of this question.
     while operator.inspect("late").await.is_err() {}
     hold(command);
-    let taken = operator.force_release("late").await;
-    assert!(taken.expect_err("no answer").is_unavailable());
-    assert!(0 < total(|counts| counts.held), "the request was held back");
+    // On a busy machine, a call may end before it sends the request.
+    while total(|counts| counts.held) == 0 {
+        let taken = operator.force_release("late").await;
+        assert!(taken.expect_err("no answer").is_unavailable());
+    }
     // The server accepts the request at most this long after the call has returned.
     tokio::time::sleep(LIMIT + LIMIT / 4).await;
     let sent = total(|counts| counts.commands);
