@@ -26,10 +26,17 @@ async fn a_late_answer_is_for_no_other_request() {
     let lazy = LockPool::builder().url(network.url()).io_timeout(LIMIT);
     let pool = lazy.connect_lazy().expect("a valid URL");
     let acquire = |key| tokio::spawn(pool.lock(key).ttl(LONG).wait(LONG).acquire());
+    // Each new connection has one request held back, so the earlier ones were given up.
+    let connections = async |count| {
+        wait::until_async("connections are given up", LONG, || {
+            count <= network.counts().held
+        })
+        .await;
+    };
     let free = acquire("free");
-    tokio::time::sleep(LIMIT * 2).await;
+    connections(3).await;
     let mut wanted = acquire("held");
-    tokio::time::sleep(LIMIT).await;
+    connections(5).await;
     network.hold("");
     let free = free.await.expect("no panic").expect("it is free");
     let early = tokio::time::timeout(LIMIT * 4, &mut wanted).await;

@@ -108,15 +108,11 @@ impl RedisStore {
         let checked = match opened {
             Ok(mut opened) => {
                 let (address, names) = (&store.address, &store.names);
-                match check::examine(&mut opened, address, names, options).await {
-                    Ok(report) => {
-                        report.log();
-                        Ok(opened)
-                    }
-                    Err(failure) if opened.line.has_ended() => Err(failure),
-                    // Not logged, because the program's first call will report the problem.
-                    Err(_) => Ok(opened),
-                }
+                let examined = check::examine(&mut opened, address, names, options).await;
+                examined.map(|report| {
+                    report.log();
+                    opened
+                })
             }
             Err(failure) => Err(failure),
         };

@@ -304,14 +304,11 @@ fn note(
 ) -> (bool, Option<Generation>) {
     match &request.op {
         op if op.takes() => {
-            let is_undone = false;
-            acquires.insert(
-                request.id,
-                SentAcquire {
-                    generation,
-                    is_undone,
-                },
-            );
+            let sent = SentAcquire {
+                generation,
+                is_undone: false,
+            };
+            acquires.insert(request.id, sent);
             (false, None)
         }
         Op::Give(Give { after, .. }) => {
