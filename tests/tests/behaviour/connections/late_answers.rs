@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::LockPool;
-use leasehold_tests::proxy::Proxy;
+use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
@@ -13,24 +13,33 @@ const LIMIT: Duration = Duration::from_millis(300);
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// The answer to the `PUBLISH` of each new connection comes late. Two calls wait for locks
-/// meanwhile, one for a free lock and one for a lock that another pool holds. Fails if a call gets
-/// the answer to an earlier request: the second call would get the held lock.
+/// A pool reconnects. The answer to the `PUBLISH` of its new connection comes late, and no other
+/// connection can be opened. Two calls wait for locks meanwhile, one for a free lock and one for a
+/// lock that another pool holds. Fails if a call gets the answer to an earlier request: the first
+/// call would fail, and the second one would get the held lock.
 #[tokio::test]
 async fn a_late_answer_is_for_no_other_request() {
     let server = Server::start();
     let network = Proxy::start(server.address());
     let other = wait::connected(LockPool::builder().url(server.url())).await;
     let held = other.lock("held").ttl(LONG).acquire().await.expect("free");
+    let hasty = LockPool::builder().url(network.url()).io_timeout(LIMIT);
+    let pool = wait::connected(hasty).await;
     network.hold("PUBLISH");
-    let lazy = LockPool::builder().url(network.url()).io_timeout(LIMIT);
-    let pool = lazy.connect_lazy().expect("a valid URL");
+    network.cut();
     let acquire = |key| tokio::spawn(pool.lock(key).ttl(LONG).wait(LONG).acquire());
     let free = acquire("free");
+    wait::until_async("the request is held back", LONG, || {
+        0 < network.counts().held
+    })
+    .await;
+    network.set(Mode::Refuse);
+    // Then the pool has given the request up, and would use the connection.
     tokio::time::sleep(LIMIT * 2).await;
     let mut wanted = acquire("held");
     tokio::time::sleep(LIMIT).await;
     network.hold("");
+    network.pass();
     let free = free.await.expect("no panic").expect("it is free");
     let early = tokio::time::timeout(LIMIT * 4, &mut wanted).await;
     assert!(early.is_err(), "the lock is held: {early:?}");
