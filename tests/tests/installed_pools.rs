@@ -83,6 +83,8 @@ async fn installed_named_and_scoped_pools_are_selected() {
     }
     assert!(contended(&installed("main").await), "the first stays");
 
+    // A pool with two names counts once.
+    main.install_as("main again").expect("a further name");
     let report = leasehold::shutdown(Duration::from_millis(200)).await;
     assert_eq!(report.still_held, 2, "{report:?}");
     assert_eq!(installed("k").await, Err(LockError::ShuttingDown));

@@ -43,6 +43,18 @@ async fn a_value_without_json_is_returned() {
     }
 }
 
+/// Fails if a fingerprint is ignored because the call keeps no result.
+#[tokio::test]
+async fn a_fingerprint_without_a_kept_result_is_refused() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let request = pool.lock("cart").ttl(TTL).fingerprint("two cups");
+    let refused = request.acquire().await.map(drop);
+    let Err(LockError::Config { reason }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(reason.contains("run_replayed"), "{reason}");
+}
+
 /// A call requests a kept result as another type. Fails if the body of this call runs, or if the
 /// result is read as the requested type.
 async fn a_result_of_another_type_is_an_error(store: &Store) {
