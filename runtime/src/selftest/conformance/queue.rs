@@ -39,6 +39,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     if !promises.sessions {
         play!(super::results::queued; one, two, three);
         play!(super::shares::run; one, two);
+        play!(leaving_a_shared_lock; one, two, three);
     }
 }
 
@@ -135,6 +136,21 @@ async fn leaving(one: &mut Client, two: &mut Client, three: &mut Client) {
     // Leaving gives up the place in the queue, but not the held lock.
     two.leaves(&key).await;
     assert!(two.release(&key, second).await);
+    one.is_free(&key).await;
+}
+
+/// Checks that the process behind a leaving one is notified while the lock is shared, because the
+/// leaving process may have kept a share from it.
+async fn leaving_a_shared_lock(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, share, second) = scene("leaving-shared");
+    let third = token();
+    assert!(one.joins(&key, share, TTL, 0).await);
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    two.leaves(&key).await;
+    three.turn(&key).await;
+    three.leaves(&key).await;
+    assert!(one.parts(&key, share).await);
     one.is_free(&key).await;
 }
 

@@ -167,7 +167,13 @@ fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
 
 impl Client {
     /// Requests a share. Returns true if `token` now has one.
-    async fn joins(&mut self, key: &FullKey, token: Token, ttl: Duration, limit: u32) -> bool {
+    pub(super) async fn joins(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        ttl: Duration,
+        limit: u32,
+    ) -> bool {
         match self.ask(join(key, token, ttl, limit)).await {
             Reply::Acquired { .. } => true,
             Reply::Held { .. } => false,
@@ -182,7 +188,7 @@ impl Client {
         }
     }
 
-    async fn parts(&mut self, key: &FullKey, token: Token) -> bool {
+    pub(super) async fn parts(&mut self, key: &FullKey, token: Token) -> bool {
         self.part(key, token, None).await
     }
 

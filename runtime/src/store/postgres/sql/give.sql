@@ -56,7 +56,8 @@ BEGIN
   RETURN had;
 END $$;
 
--- Removes `me` from the queue. If the lock was handed to `me`, the next process gets it.
+-- Removes `me` from the queue. If the lock was handed to `me`, the next process gets it. If the lock
+-- is shared, `me` may have kept a share from the next process, so that process is notified.
 CREATE FUNCTION leasehold._leave(me uuid, k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -66,6 +67,8 @@ BEGIN
   waited := leasehold._leave_queue(me, k);
   IF l.state = 'handed' AND l.process = me AND l.expires_at > clock_timestamp() THEN
     PERFORM leasehold._hand_on(k);
+  ELSIF l.state = 'shared' AND waited THEN
+    PERFORM leasehold._invite(k);
   ELSIF l.queued AND NOT waited THEN
     UPDATE leasehold.locks r SET queued = false WHERE r.key = k;
   END IF;
