@@ -56,8 +56,8 @@ BEGIN
   RETURN had;
 END $$;
 
--- Removes `me` from the queue. If the lock was handed to `me`, the next process gets it. If the lock
--- is shared, `me` may have kept a share from the next process, so that process is notified.
+-- Removes `me` from the queue. If the lock was handed to `me`, the next process gets it. If the
+-- lock is shared, `me` may have kept a share from the next process, so that process is notified.
 CREATE FUNCTION leasehold._leave(me uuid, k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
