@@ -19,7 +19,7 @@ use rustix::process::{
     waitid, waitpid,
 };
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::clock::{self, Alarm, Moment};
 use super::family::{self, Killed, ROUND};
@@ -99,6 +99,9 @@ struct Guardian {
     left: Option<usize>,
     refused: usize,
     killing: bool,
+    /// Number of ended processes in the last list. If there was any, the list may be incomplete,
+    /// and another one must follow soon.
+    reaped: usize,
 }
 
 impl Guardian {
@@ -115,6 +118,7 @@ impl Guardian {
             left: None,
             refused: 0,
             killing: false,
+            reaped: 0,
         };
         let started = command.as_raw_nonzero().get();
         guardian.channel.send(Notice::Started(started));
@@ -134,10 +138,11 @@ impl Guardian {
                 _ = round.tick(), if self.killing => {}
                 rung = alarm.rings(), if !self.killing => rung?,
                 order = self.channel.next(), if self.attended => self.obey(order),
-                _ = children.recv() => self.reap_adopted()?,
+                _ = children.recv() => self.reap_adopted(),
                 // Ignored: the command receives these signals from `leasehold run`.
                 _ = signals.next() => continue,
                 _ = look.tick(), if self.ended => {}
+                () = sleep(ROUND), if self.reaped > 0 => {}
             }
             self.act()?;
             if self.is_done()? {
@@ -242,7 +247,10 @@ impl Guardian {
             return Ok(false);
         }
         let stopped = self.schedule.reason().is_some();
-        let family = self.settled_descendants()?;
+        let family = family::descendants(getpid())?;
+        // A process that starts another one and ends while the processes are listed can hide the
+        // other one.
+        self.reaped = self.reap(&family);
         let counts = |process: &&family::Process| {
             !process.ended && (stopped || process.session == self.session)
         };
@@ -251,26 +259,15 @@ impl Guardian {
             self.left = Some(left);
             self.channel.send(Notice::Left(left as u64));
         }
-        Ok(left == 0)
-    }
-
-    /// Returns the processes below this one, from a list in which no adopted process has ended. A
-    /// process that starts another one and ends while the processes are listed can hide the other
-    /// one.
-    fn settled_descendants(&self) -> io::Result<Vec<family::Process>> {
-        loop {
-            let family = family::descendants(getpid())?;
-            if self.reap(&family) == 0 {
-                return Ok(family);
-            }
-        }
+        Ok(left == 0 && self.reaped == 0)
     }
 
     /// Collects the status of the ended processes that the guardian has adopted. Otherwise they
-    /// would stay zombies.
-    fn reap_adopted(&self) -> io::Result<()> {
-        self.reap(&family::descendants(getpid())?);
-        Ok(())
+    /// would stay zombies. An error only delays this until the next process ends.
+    fn reap_adopted(&self) {
+        if let Ok(family) = family::descendants(getpid()) {
+            self.reap(&family);
+        }
     }
 
     /// Collects the status of ended processes. Returns their number.

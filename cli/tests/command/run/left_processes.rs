@@ -89,3 +89,34 @@ fn ended_orphans_leave_no_zombies() {
     journal.open("end");
     assert_eq!(holder.wait().code, Some(0));
 }
+
+/// A command has ended, but its background jobs start orphans without a pause, and then
+/// `leasehold run` is killed. Fails if the guardian only collects the orphans, and the jobs run on.
+#[test]
+fn a_storm_of_orphans_is_stopped() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let note = journal.note("job $$");
+    let job = quoted(journal.file("job"));
+    let storm = format!("{note}; while :; do (true &) ; done");
+    std::fs::write(journal.file("job"), storm).expect("the folder is writable");
+    let script = format!("for i in 1 2 3 4; do sh {job} & done");
+    let errors = journal.file("errors");
+    let command = &mut run(&server.url(), "job", &["--ttl", "5s"], &script);
+    let mut holder = Running::with_errors_in(&errors, command);
+    journal.wait_for_many("job", 4);
+    wait::until("the command has ended", LONG, || {
+        let errors = read_to_string(&errors).expect("the file is there");
+        errors.contains("the lock is held until")
+    });
+    holder.kill();
+    let jobs: Vec<i32> = journal
+        .lines()
+        .iter()
+        .map(|line| line["job ".len()..].parse().expect("a process"))
+        .collect();
+    wait::until("the jobs are stopped", LONG / 3, || {
+        jobs.iter().all(|job| !is_alive(*job))
+    });
+}
