@@ -290,8 +290,8 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// Time limit for taking `FORCED` locks away. A store that gets too little processor time needs
-    /// a second for each of them, and a quarter of the calls must have begun before.
+    /// Time limit for both. A store that gets too little processor time needs some seconds for each
+    /// section.
     const MOST: Duration = Duration::from_secs(600);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;
