@@ -90,8 +90,27 @@ fn ended_orphans_leave_no_zombies() {
     assert_eq!(holder.wait().code, Some(0));
 }
 
+/// The background jobs of a command. Kills the jobs when it is dropped, because those of a failed
+/// test would run forever.
+struct Jobs(Vec<i32>);
+
+impl Jobs {
+    fn run(&self) -> bool {
+        self.0.iter().any(|job| is_alive(*job))
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        for job in self.0.iter().filter(|job| is_alive(**job)) {
+            signal(*job, "KILL");
+        }
+    }
+}
+
 /// A command has ended, but its background jobs start orphans without a pause, and then
-/// `leasehold run` is killed. Fails if the guardian only collects the orphans, and the jobs run on.
+/// `leasehold run` is killed. Fails if the guardian only collects the orphans, and does not report
+/// the jobs or lets them run on. The ttl is long, so the jobs must end before the lease does.
 #[test]
 fn a_storm_of_orphans_is_stopped() {
     let _room = room::enter();
@@ -103,20 +122,17 @@ fn a_storm_of_orphans_is_stopped() {
     std::fs::write(journal.file("job"), storm).expect("the folder is writable");
     let script = format!("for i in 1 2 3 4; do sh {job} & done");
     let errors = journal.file("errors");
-    let command = &mut run(&server.url(), "job", &["--ttl", "5s"], &script);
+    let command = &mut run(&server.url(), "job", &["--ttl", "120s"], &script);
     let mut holder = Running::with_errors_in(&errors, command);
     journal.wait_for_many("job", 4);
-    wait::until("the command has ended", LONG, || {
+    let lines = journal.lines();
+    let jobs = lines.iter().filter_map(|line| line.strip_prefix("job "));
+    let jobs = Jobs(jobs.map(|id| id.parse().expect("a process")).collect());
+    wait::until("the jobs are reported", LONG, || {
         let errors = read_to_string(&errors).expect("the file is there");
         errors.contains("the lock is held until")
     });
+    assert!(jobs.run());
     holder.kill();
-    let jobs: Vec<i32> = journal
-        .lines()
-        .iter()
-        .map(|line| line["job ".len()..].parse().expect("a process"))
-        .collect();
-    wait::until("the jobs are stopped", LONG / 3, || {
-        jobs.iter().all(|job| !is_alive(*job))
-    });
+    wait::until("the jobs are stopped", LONG / 3, || !jobs.run());
 }
