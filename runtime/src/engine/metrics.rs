@@ -21,7 +21,7 @@ pub(super) fn count(signal: &Signal) {
             removal: Removal::Gone,
             ..
         } => add(Count::Lost, 1),
-        Signal::Unsettled(_)
+        Signal::Settled(..)
         | Signal::Extended { .. }
         | Signal::Inherited { .. }
         | Signal::Recalled(..)

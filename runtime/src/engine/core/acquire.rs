@@ -108,6 +108,7 @@ impl Core {
         let current = match ticket.stage() {
             Stage::Queued => false,
             Stage::Asking { op: asked, .. } => *asked == op,
+            Stage::Held(_) if ticket.is_settled() => return self.signal(Signal::Settled(id, true)),
             Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return,
         };
         let in_time = ticket.is_in_time(now);
@@ -170,7 +171,7 @@ impl Core {
         };
         ticket.grant(lease);
         if !ticket.is_settled() {
-            self.signals.push(Signal::Unsettled(id));
+            self.signals.push(Signal::Settled(id, false));
         }
         self.signals.push(Signal::Granted {
             ticket: id,
@@ -194,7 +195,11 @@ impl Core {
                 self.advance(&key, now);
             }
         }
-        if self.tickets.get(id).is_some_and(|ticket| ticket.revoked) {
+        if self
+            .tickets
+            .get(id)
+            .is_some_and(|ticket| ticket.revoked.is_some())
+        {
             return self.taken_away(id, now);
         }
         self.arm(id);

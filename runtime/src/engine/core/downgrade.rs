@@ -14,14 +14,18 @@ use crate::base::seeded::seeded;
 
 impl Core {
     /// Turns an exclusive lock into a share, so that readers can share it. The answer is `Shared`,
-    /// or `Lost` if the lease is lost.
+    /// or `Lost` if the lease is lost. A repeated call waits for the answer to the first.
     pub(crate) fn downgrade(&mut self, id: TicketId, now: Instant) {
         let ticket = self.tickets.get_mut(id);
         let Some(ticket) = ticket.filter(|ticket| ticket.lease().is_some()) else {
             return;
         };
         if ticket.acquire().share.is_some() {
-            return self.signal(Signal::Shared(id));
+            let queue = self.queues.get_mut(&ticket.acquire().key);
+            if !queue.is_some_and(|queue| queue.is_held_by(id)) {
+                self.signal(Signal::Shared(id));
+            }
+            return;
         }
         ticket.become_reader();
         if seeded!(self, MaxHoldForgotten)

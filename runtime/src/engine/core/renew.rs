@@ -181,7 +181,8 @@ impl Core {
         }
     }
 
-    /// Applies the answer for one lease. For `kept`, see `renewals_answered`.
+    /// Applies the answer for one lease. For `kept`, see `renewals_answered`. `shares` is true if
+    /// the lock was renewed as a share.
     fn renewal_answered(
         &mut self,
         id: TicketId,
@@ -190,6 +191,11 @@ impl Core {
         kept: Option<bool>,
         now: Instant,
     ) {
+        // If the lock has become a share since, an exclusive renewal that arrived late has not
+        // found it. That is no loss.
+        let ticket = self.tickets.get(id);
+        let is_share = ticket.is_some_and(|ticket| ticket.acquire().share.is_some());
+        let kept = kept.filter(|kept| *kept || shares || !is_share);
         match kept {
             Some(true) => self.renewed.kept += 1,
             // The lease had already ended, so this answer does not count as another loss.

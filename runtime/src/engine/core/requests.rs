@@ -90,6 +90,11 @@ impl Requests {
         }
     }
 
+    /// Returns the last request, which may not be sent yet.
+    pub(super) fn last(&self) -> OpId {
+        OpId(self.last)
+    }
+
     /// Returns the number of requests without an answer.
     pub(super) fn under_way(&self) -> usize {
         self.flights.len()

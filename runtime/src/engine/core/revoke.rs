@@ -29,7 +29,7 @@ impl Core {
         for id in named {
             match self.tickets.get_mut(id) {
                 Some(ticket) if ticket.is_acquiring() => {
-                    ticket.revoked = true;
+                    ticket.revoked = Some(self.requests.last());
                 }
                 _ => self.taken_away(id, now),
             }

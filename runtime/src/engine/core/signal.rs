@@ -53,9 +53,9 @@ impl Limits {
 /// A message from the core to a caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// An earlier request for the lock has no answer yet, and may take the lock again later.
-    /// [`Granted`](Self::Granted) follows.
-    Unsettled(TicketId),
+    /// False if an earlier request for the lock has no answer yet, and may take the lock again
+    /// later. [`Granted`](Self::Granted) follows. True when all requests have their answers.
+    Settled(TicketId, bool),
     /// The lock is held; the body may be polled before `deadline`.
     Granted {
         ticket: TicketId,

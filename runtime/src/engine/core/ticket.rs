@@ -129,9 +129,9 @@ pub(super) struct Ticket {
     record: Option<Arc<Record>>,
     /// Set for a call that adopts its lock.
     adoption: Option<Box<Adoption>>,
-    /// True if the store has taken the lock away by force before its answer to the acquire was
-    /// read.
-    pub(super) revoked: bool,
+    /// Set if the store's message that it took the lock away by force was read before the answer
+    /// to the acquire. Then this is the last request sent before the message was read.
+    pub(super) revoked: Option<OpId>,
     /// Time to which the ticket's timer is set.
     armed: Option<Instant>,
 }
@@ -202,7 +202,7 @@ impl Ticket {
             kept_until: None,
             record: None,
             adoption: None,
-            revoked: false,
+            revoked: None,
             armed: None,
         }
     }
@@ -301,13 +301,16 @@ impl Ticket {
     }
 
     /// Records the answer to the acquire `op`. After a success, the key may have this ticket's
-    /// token.
+    /// token. If the acquire was sent after a revocation, its success is not revoked.
     pub(super) fn answered(&mut self, op: OpId, result: &Result<Reply, Failure>) {
         let unknown = result.as_ref().is_err_and(|failure| failure.executed);
         if !unknown {
             self.settle(op);
         }
-        self.taken |= matches!(result, Ok(Reply::Acquired { .. }));
+        if matches!(result, Ok(Reply::Acquired { .. })) {
+            self.taken = true;
+            self.revoked = self.revoked.filter(|last| op <= *last);
+        }
     }
 
     /// Records that the outcome of the acquire `op` is known.
@@ -339,6 +342,7 @@ impl Ticket {
     pub(super) fn inherit(&mut self, token: Token) {
         self.acquire.token = token;
         self.taken = true;
+        self.revoked = None;
     }
 
     /// Returns the parameters and the lease of a ticket that hands its lock over.

@@ -191,7 +191,7 @@ impl World {
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Recalled(ticket, kept) => self.recalled_result(node, ticket, &kept),
             Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
-            Signal::Unsettled(_)
+            Signal::Settled(..)
             | Signal::TakenAway(_)
             | Signal::Forgotten(..)
             | Signal::Released { .. }

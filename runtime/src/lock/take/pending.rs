@@ -69,8 +69,8 @@ impl PendingLock {
         if self.cell.unsettled.load(Ordering::SeqCst) {
             return Err(LockError::unavailable(
                 "unsettled",
-                "an earlier request for this lock has no answer yet, so it cannot be handed over; \
-                 take the lock again"
+                "an earlier request for this lock may still take it again, so it cannot be handed \
+                 over; take the lock again"
                     .to_owned(),
             ));
         }

@@ -2,7 +2,7 @@
 //! lost lease only if nothing else can have removed the lock.
 
 use super::*;
-use crate::engine::core::ticket::Removal;
+use crate::engine::core::ticket::{Removal, Watchdog};
 
 /// Takes a lock with the parameters `acquire`.
 fn held_as(core: &mut Core, acquire: Acquire) -> TicketId {
@@ -103,6 +103,54 @@ fn losses_of_kept_and_downgraded_locks_are_reported() {
     let op = removal(&mut shared, START);
     shared.reply(op, missed(), START);
     assert_eq!(ends(&mut shared), [Removal::Gone]);
+}
+
+/// The caller of a downgrade gives up and calls it again. Fails if the second call is answered
+/// before the store has confirmed the first.
+#[test]
+fn a_repeated_downgrade_waits_for_the_answer() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    core.downgrade(id, START);
+    let [stay] = &core.take_requests(START)[..] else {
+        panic!("a downgrade is one request");
+    };
+    core.downgrade(id, START);
+    assert!(silent(&mut core, START));
+    core.reply(stay.id, Ok(Reply::Renewed(vec![true])), START);
+    assert!(core.take_signals().contains(&Signal::Shared(id)));
+    core.downgrade(id, START);
+    assert_eq!(core.take_signals(), [Signal::Shared(id)]);
+}
+
+/// An exclusive renewal reaches the store after the downgrade, and finds no exclusive lock. Fails
+/// if the share is then lost.
+#[test]
+fn a_late_renewal_of_the_exclusive_lock_ends_no_share() {
+    let mut core = core();
+    let watched = Acquire {
+        watchdog: Some(Watchdog {
+            interval: TTL / 4,
+            max_hold: None,
+        }),
+        ..acquire(1, ONE_TRY)
+    };
+    let id = held_as(&mut core, watched);
+    let (now, renewal) = loop {
+        let now = core.next_due().expect("a renewal is planned");
+        core.tick(now);
+        if let [renewal] = &core.take_requests(now)[..] {
+            break (now, renewal.id);
+        }
+    };
+    core.downgrade(id, now);
+    let [stay] = &core.take_requests(now)[..] else {
+        panic!("a downgrade is one request");
+    };
+    core.reply(stay.id, Ok(Reply::Renewed(vec![true])), now);
+    core.take_signals();
+    core.reply(renewal, Ok(Reply::Renewed(vec![false])), now);
+    assert!(!core.take_signals().contains(&Signal::Lost(id)));
 }
 
 /// The first try of a removal has an unknown outcome, and the second try finds no lock. Fails if

@@ -293,16 +293,19 @@ fn a_shared_lock_without_waiters_leaves_no_queue() {
 }
 
 /// A connection is replaced before the first acquire is answered, and the second one is answered.
-/// Fails if the first acquire, which may take the lock again later, is not reported with the grant.
+/// Fails if the first acquire, which may take the lock again later, is not reported with the grant,
+/// or if its answer is not reported.
 #[test]
 fn an_unanswered_acquire_is_reported_with_the_grant() {
     let mut core = core();
     let id = enter(&mut core, 1, HOUR, START);
-    asked(&mut core, START);
+    let first = asked(&mut core, START);
     core.connected(START);
     let again = asked(&mut core, START);
     core.reply(again, taken(1), START);
     let signals = core.take_signals();
-    assert_eq!(signals[0], Signal::Unsettled(id), "{signals:?}");
+    assert_eq!(signals[0], Signal::Settled(id, false), "{signals:?}");
     assert!(is_granted(&signals[1], id), "{signals:?}");
+    core.reply(first, taken(1), START);
+    assert_eq!(core.take_signals(), [Signal::Settled(id, true)]);
 }

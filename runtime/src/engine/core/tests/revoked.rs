@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOUR, ONE_TRY, START, asked, core, enter, is_granted, releases, taken};
+use super::{HOUR, ONE_TRY, START, asked, core, enter, held, is_granted, releases, taken};
 use crate::base::token::Token;
 use crate::engine::core::Core;
 use crate::engine::core::signal::Signal;
@@ -101,4 +101,24 @@ fn a_lock_revoked_before_its_grant_is_lost() {
     );
     core.release(id, None, START);
     assert_eq!(releases(&core.take_requests(START)), 1);
+}
+
+/// A lock is taken away before the answer to its acquire, and the call takes it again later. Fails
+/// if the new lease ends, too.
+#[test]
+fn a_later_grant_is_not_revoked() {
+    let mut core = core();
+    let id = enter(&mut core, 1, HOUR, START);
+    let op = asked(&mut core, START);
+    core.revoked(&"key".into(), Token::fixed(1).half(), START);
+    core.reply(op, held(Duration::from_millis(1)), START);
+    let later = START + Duration::from_secs(1);
+    core.tick(later);
+    let again = asked(&mut core, later);
+    core.reply(again, taken(2), later);
+    let signals = core.take_signals();
+    assert!(
+        matches!(&signals[..], [granted] if is_granted(granted, id)),
+        "{signals:?}"
+    );
 }

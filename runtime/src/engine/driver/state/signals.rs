@@ -42,9 +42,9 @@ impl EngineState {
     /// dropped.
     fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
-            Signal::Unsettled(ticket) => {
-                self.change(ticket, |cell| cell.unsettled.store(true, Ordering::SeqCst))
-            }
+            Signal::Settled(ticket, settled) => self.change(ticket, |cell| {
+                cell.unsettled.store(!settled, Ordering::SeqCst);
+            }),
             Signal::Granted {
                 ticket,
                 deadline,
