@@ -11,6 +11,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::error::LockError;
 
 /// Minimum time between two logins on one connection. Otherwise, credentials with a short validity
@@ -19,6 +21,9 @@ const LEAST_FRESH: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes of a password file.
 const LONGEST_FILE: usize = 65_536;
+
+/// Maximum number of simultaneous calls of the program's function.
+const MOST_CALLS: usize = 64;
 
 /// The user and the password for connections to a lock store; see
 /// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no
@@ -110,7 +115,10 @@ pub(crate) type Provided = Pin<Box<dyn Future<Output = Result<Credentials, Sourc
 
 /// A function of the program that returns the credentials for the next connection.
 #[derive(Clone)]
-pub(crate) struct Provider(Arc<dyn Fn() -> Provided + Send + Sync>);
+pub(crate) struct Provider {
+    function: Arc<dyn Fn() -> Provided + Send + Sync>,
+    calls: Arc<Semaphore>,
+}
 
 /// A panic cannot leave the pool's own state half changed, because the function cannot access that
 /// state.
@@ -123,7 +131,10 @@ impl Provider {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<Credentials, SourceError>> + Send + 'static,
     {
-        Self(Arc::new(move || Box::pin(provide())))
+        Self {
+            function: Arc::new(move || Box::pin(provide())),
+            calls: Arc::new(Semaphore::new(MOST_CALLS)),
+        }
     }
 
     /// Returns a provider that reads the password from a file. The user is the one in the URL.
@@ -144,7 +155,14 @@ impl Provider {
 
     /// Runs the program's function on the calling thread. The function may block or panic.
     pub(crate) async fn provide(&self) -> Result<Credentials, SourceError> {
-        (self.0)().await
+        (self.function)().await
+    }
+
+    /// Permits one more call of the function, until the permit is dropped. Each call has a thread,
+    /// and a blocked call can outlast many attempts to connect.
+    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, SourceError> {
+        let permit = Arc::clone(&self.calls).try_acquire_owned();
+        permit.map_err(|_| format!("{MOST_CALLS} earlier calls have not ended").into())
     }
 }
 

@@ -50,7 +50,9 @@ impl Provider {
         }
         let (mut sender, receiver) = oneshot::channel();
         let provider = self.clone();
+        let permit = self.permit()?;
         let body = move || {
+            let _permit = permit;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
@@ -104,4 +106,35 @@ pub(crate) fn refused(failure: Failure, user: &str, changes: bool) -> Failure {
     let retry = if changes { Retry::Later } else { failure.retry };
     let text = format!("the password of the user `{user}` was refused: {source}");
     Failure::unavailable(source.code(), text, retry, failure.executed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Fails if a blocked function gets one more thread with each attempt to connect, or if it is
+    /// not called again after it has ended.
+    #[tokio::test]
+    async fn blocked_calls_are_bounded() {
+        let gate = Arc::new(Mutex::new(()));
+        let behind = Arc::clone(&gate);
+        let provider = Provider::new(move || {
+            drop(behind.lock());
+            async { Ok(Credentials::new("app", "secret")) }
+        });
+        let closed = gate.lock();
+        let mut refused = 0;
+        for _ in 0..100 {
+            let attempt = provider.next(Duration::from_millis(1)).await;
+            let text = attempt.map_or_else(|failure| failure.error.to_string(), |_| String::new());
+            refused += usize::from(text.contains("64 earlier calls have not ended"));
+        }
+        assert_eq!(refused, 36);
+        drop(closed);
+        while provider.next(Duration::from_secs(60)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
 }
