@@ -110,6 +110,24 @@ impl Pipe {
         self.state.connections.load(Ordering::Relaxed)
     }
 
+    /// True if clients have idle connections, and the kernel sends TCP probes on all of them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the kernel does not list its connections.
+    pub fn are_clients_probed(&self) -> bool {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's connections");
+        let remote = format!("0100007F:{:04X}", self.address.port());
+        let timers = table.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // `01` is an established connection, and `02` the timer of the probes.
+            let is_client = fields[2] == remote && fields[3] == "01";
+            is_client.then(|| fields[5].starts_with("02"))
+        });
+        let timers: Vec<bool> = timers.collect();
+        !timers.is_empty() && timers.into_iter().all(|probed| probed)
+    }
+
     /// Closes all connections.
     pub fn cut(&self) {
         self.state.cuts.send_modify(|cuts| *cuts += 1);

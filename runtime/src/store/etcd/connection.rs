@@ -39,6 +39,13 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(2);
 
+/// Time without traffic after which the kernel sends a TCP probe, the interval of the probes, and
+/// the number of unanswered ones that end the connection. Without probes, a firewall may drop an
+/// idle connection, and the next call would notice it.
+pub(super) const PROBE: Duration = Duration::from_secs(15);
+pub(super) const PROBE_EVERY: Duration = Duration::from_secs(5);
+pub(super) const PROBES: u32 = 3;
+
 /// Time without any answer to a request after which a connection is given up, even if pings are
 /// answered. The member may have lost contact with the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
@@ -135,6 +142,9 @@ impl Connection {
             let endpoint = endpoint?
                 .connect_timeout(limit)
                 .tcp_nodelay(true)
+                .tcp_keepalive(Some(PROBE))
+                .tcp_keepalive_interval(Some(PROBE_EVERY))
+                .tcp_keepalive_retries(Some(PROBES))
                 .http2_keep_alive_interval(PING)
                 .keep_alive_timeout(PONG)
                 .keep_alive_while_idle(false);

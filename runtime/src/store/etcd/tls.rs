@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -11,8 +12,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint, Error, Identity};
-use tower::service_fn;
+use tower::{Service as _, service_fn};
 
+use super::connection::{PROBE, PROBE_EVERY, PROBES};
 use crate::error::LockError;
 use crate::store::tls::{Tls, misread};
 
@@ -75,14 +77,20 @@ impl MemberTls {
 
 /// Opens an encrypted stream to the member at `uri`.
 async fn reach(config: Arc<ClientConfig>, uri: Uri) -> io::Result<TokioIo<TlsStream<TcpStream>>> {
-    let (host, port) = (
-        uri.host().unwrap_or_default(),
-        uri.port_u16().unwrap_or_default(),
-    );
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let host = uri.host().unwrap_or_default();
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(PROBE));
+    connector.set_keepalive_interval(Some(PROBE_EVERY));
+    connector.set_keepalive_retries(Some(PROBES));
+    let stream = connector.call(uri).await.map_err(io::Error::other)?;
+    let stream = stream.into_inner();
+    let name = ServerName::try_from(host).map_err(io::Error::other)?;
     let shaking = TlsConnector::from(config).connect(name, stream);
     Ok(TokioIo::new(shaking.await?))
 }

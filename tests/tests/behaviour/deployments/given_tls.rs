@@ -5,10 +5,12 @@ use std::sync::Arc;
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::{Authority, Certificates, Identity};
 use leasehold_tests::etcd::Etcd;
+use leasehold_tests::pipe::Pipe;
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::sentinel::Setup;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::tls::TlsServer;
+use leasehold_tests::wait;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -100,4 +102,20 @@ async fn etcd_uses_it() {
     let authority = Authority::new();
     let server = Etcd::with_tls(&authority, NAME, true);
     is_used(&server.tls_url(NAME, "given"), &authority).await;
+}
+
+/// Fails if the kernel does not probe an idle connection to etcd, as without a given configuration.
+#[tokio::test]
+async fn etcd_is_probed() {
+    let authority = Authority::new();
+    let server = Etcd::with_tls(&authority, NAME, true);
+    let url = server.tls_url(NAME, "probed");
+    let port = url.split([':', '/']).nth(4).expect("a port");
+    let pipe = Pipe::start(([127, 0, 0, 1], port.parse().expect("a port")).into());
+    let url = url.replace(port, &pipe.address().port().to_string());
+    let config = config(&authority, Some(&authority.issue("service")));
+    let builder = LockPool::builder().url(&url).io_timeout(NO_OUTAGE);
+    let pool = builder.tls(config).connect().await.expect("it answers");
+    wait::until_async("they are probed", TTL, || pipe.are_clients_probed()).await;
+    pool.shutdown(TTL).await;
 }

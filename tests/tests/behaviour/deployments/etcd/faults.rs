@@ -39,6 +39,16 @@ async fn leases_survive_the_loss_of_a_leader() {
     faults::leases_survive_the_loss_of_a_leader(Etcd::cluster(3), TTL).await;
 }
 
+/// Fails if the kernel does not probe an idle connection. A firewall could then drop the connection
+/// unnoticed, and the next call would fail.
+#[tokio::test]
+async fn an_idle_connection_is_probed() {
+    let (_server, pipe, url) = behind_a_pipe::<Etcd>("probed");
+    let pool = connect(&url).await;
+    works::<Etcd>(&pool, "before").await;
+    wait::until_async("they are probed", LONG, || pipe.are_clients_probed()).await;
+}
+
 /// The answer to an acquire is lost, so the pool repeats the request. Fails if the call is refused
 /// because of its own node, or leaves a node behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
