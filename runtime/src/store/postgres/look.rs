@@ -100,11 +100,11 @@ impl PostgresSource {
         // This query is sent once, over a connection that has just answered, and only counts if it
         // arrives in time. If its first run freed the lock, a second run would take the lock from
         // its next holder, and so would a run that was held up on its way.
-        let asked_at = Instant::now();
         let now = self.ask(NOW, &[]).await?;
+        let answered_at = Instant::now();
         let now = now.first().map_or(Ok(0), |row| row.try_get("now"));
         let now: i64 = now.map_err(|error| failure::of(&error))?;
-        let limit = (asked_at.elapsed() + self.limit).as_micros();
+        let limit = (answered_at.elapsed() + self.limit).as_micros();
         let until = match i64::try_from(limit) {
             Ok(limit) if !seeded!(LateReleaseServed) => now.saturating_add(limit),
             _ => i64::MAX,

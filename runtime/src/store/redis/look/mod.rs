@@ -46,7 +46,7 @@ pub(crate) struct RedisSource {
     namespace: String,
     limit: Duration,
     open: Option<OpenedConnection>,
-    /// Time of the server in its last answer to `look_first`, and time of that question.
+    /// Time of the server in its last answer to `look_first`, and time of the receipt.
     server_time: (SystemTime, Instant),
 }
 
@@ -175,7 +175,6 @@ impl RedisSource {
     /// it arrives in time. A request that was held up on its way could take the lock from a later
     /// holder.
     pub(crate) async fn look_first(&mut self, key: &FullKey) -> Result<Value, Failure> {
-        let asked_at = Instant::now();
         let looked = self.answers(Action::Inspect, std::slice::from_ref(key));
         let looked = looked.await.map_err(|failure| Failure {
             executed: false,
@@ -183,15 +182,15 @@ impl RedisSource {
         });
         let answer = one(looked?)?;
         if let Ok(seen) = Seen::read(&answer) {
-            self.server_time = (seen.now, asked_at);
+            self.server_time = (seen.now, Instant::now());
         }
         Ok(answer)
     }
 
     /// Returns the server's time, in ms, until which it accepts a request sent now.
     fn until(&self) -> u64 {
-        let (now, asked_at) = self.server_time;
-        let until = now + asked_at.elapsed() + self.limit;
+        let (now, answered_at) = self.server_time;
+        let until = now + answered_at.elapsed() + self.limit;
         let since = until.duration_since(SystemTime::UNIX_EPOCH);
         u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }

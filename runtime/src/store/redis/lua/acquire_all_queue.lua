@@ -8,6 +8,8 @@ for i = 1, count do
     answers[i] = {1, fence, reserve, #line}
   else
     if not value and line ~= '' then
+      -- Fails if the key has data of another type.
+      redis.call('GET', key)
       local now = milliseconds()
       local rest = rest_of_pause(queue, line, now)
       if rest > 0 then

@@ -9,9 +9,10 @@
 -- - for each process in the queue, its owner's record. A missing record is `''`.
 local SHARED, MOST_TOLD = string.rep('f', 32), 1000
 
--- Returns the record of a share's owner, or of a process in the queue.
+-- Returns the record of a share's owner, or of a process in the queue. An `id` that is neither a
+-- token nor a process has none.
 local function owner_of(queue, id)
-  local found = redis.pcall('GET', owner_key(queue, id))
+  local found = redis.pcall('GET', owner_key(queue, string.match(id, '^%x+$') or ''))
   return type(found) == 'string' and found or ''
 end
 
