@@ -209,7 +209,8 @@ impl History {
         self.count(|kind| matches!(kind, EventKind::Released | EventKind::Dropped))
     }
 
-    /// Returns the number of calls that did not get their lock, for any reason.
+    /// Returns the number of requested locks that the store or the pool refused. Calls that are
+    /// refused before their request do not count, such as calls with invalid settings.
     ///
     /// ```
     /// # use std::time::Duration;

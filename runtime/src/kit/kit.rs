@@ -21,6 +21,7 @@ use crate::pool::LockPool;
 use crate::pool::builder::LockPoolBuilder;
 #[cfg(all(test, feature = "__test"))]
 use crate::selftest::null_store::Nothing;
+#[cfg(all(test, feature = "__test"))]
 use crate::store::backend::Target;
 use crate::store::memory::MemoryStore;
 
@@ -77,7 +78,7 @@ impl Running {
             line: Arc::clone(&line),
         };
         let builder = builder.watched_by(Arc::clone(&line) as _);
-        let pool = builder.connect_to(Target::new(target)).await?;
+        let pool = builder.connect_to(target.for_pool()).await?;
         Ok(Self {
             store,
             log,
@@ -292,10 +293,9 @@ impl Kit {
             store: running.store.clone(),
             line: Arc::clone(&line),
         };
-        let target = Target::new(target);
         let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
         let builder = builder.watched_by(Arc::clone(&line) as _);
-        let pool = builder.connect_to(target).await?;
+        let pool = builder.connect_to(target.for_pool()).await?;
         Ok((pool, line))
     }
 

@@ -11,6 +11,7 @@ use super::log::Log;
 use super::point::{Point, Rules};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
+use crate::base::token::Token;
 use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::{Acquire, Removal, Share, TicketId};
 use crate::engine::driver::command::Command;
@@ -65,6 +66,8 @@ pub(super) struct Orders {
 /// One lock of a call: a ticket of the engine.
 struct Call {
     key: FullKey,
+    /// Token of the key while the call holds it. After a hand-over, the token of the first holder.
+    token: Token,
     mode: Mode,
     function: &'static str,
     /// The caller in the history; none before the call's first event.
@@ -154,7 +157,7 @@ impl Line {
             back: mem::take(&mut state.is_back),
             delay: state.delay,
             taken_away: mem::take(&mut state.taken_away),
-            next_loss: state.rules.next_due(state.held_since()),
+            next_loss: state.next_loss(),
         }
     }
 
@@ -173,6 +176,19 @@ impl Line {
     pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
         let mut state = self.state();
         state.rules.take(key.name(), |planned| planned == point)
+    }
+
+    /// Returns true if the test has planned a loss of `key` before its release, and a call now
+    /// releases it. Removes this loss from the plan. The removal of a lost lock, or of one that a
+    /// call gave up, is no release.
+    pub(super) fn loses_release(&self, key: &FullKey, token: Token) -> bool {
+        let mut state = self.state();
+        let released = state
+            .calls
+            .values()
+            .any(|call| call.stage == Stage::Released && call.key == *key && call.token == token);
+        let planned = |point| point == Point::BeforeRelease;
+        released && state.rules.take(key.name(), planned)
     }
 
     /// Ends the hold of the call `id`, and records `kind` in the log. Does nothing if the call
@@ -257,25 +273,28 @@ impl Watch for Line {
             }
             Signal::Lost(ticket) => self.ends(state, *ticket, EventKind::Lost, now),
             Signal::Failed(ticket, error) => {
-                if let Some(call) = state.calls.get_mut(ticket).filter(|call| call.is_final) {
-                    self.note(call, EventKind::Refused(error.clone()), None, now);
+                let call = state.calls.remove(ticket);
+                if let Some(mut call) = call.filter(|call| call.is_final) {
+                    self.note(&mut call, EventKind::Refused(error.clone()), None, now);
                 }
             }
-            Signal::Released {
-                ticket,
-                removal: Removal::Gone,
-            } => {
-                let call = state.calls.get_mut(ticket);
-                if let Some(call) = call.filter(|call| call.stage == Stage::Released) {
-                    call.stage = Stage::Over;
-                    self.note(call, EventKind::GoneAtRelease, None, now);
+            Signal::Released { ticket, removal } => {
+                let call = state.calls.remove(ticket);
+                let released = call.filter(|call| call.stage == Stage::Released);
+                if let (Some(mut call), Removal::Gone) = (released, removal) {
+                    self.note(&mut call, EventKind::GoneAtRelease, None, now);
                 }
             }
-            Signal::Released { .. }
-            | Signal::Unsettled(_)
+            Signal::Inherited { ticket, token } => {
+                // The first holder's call is over, and nothing more is released with its token.
+                state.calls.retain(|_, call| call.token != *token);
+                if let Some(call) = state.calls.get_mut(ticket) {
+                    call.token = *token;
+                }
+            }
+            Signal::Settled(..)
             | Signal::Apart(_)
             | Signal::TakenAway(_)
-            | Signal::Inherited { .. }
             | Signal::Recalled(..)
             | Signal::Forgotten(..)
             | Signal::ShutDown(..) => {}
@@ -309,6 +328,7 @@ impl State {
         }
         let call = Call {
             key: acquire.key.clone(),
+            token: acquire.token,
             mode: match acquire.share {
                 None => Mode::Exclusive,
                 Some(Share::Reader) => Mode::Shared,
@@ -333,17 +353,24 @@ impl State {
         calls.filter(move |(_, call)| held(call))
     }
 
-    /// Returns the held locks, each with the time of its grant.
-    fn held_since(&self) -> impl Iterator<Item = (&str, Instant)> {
-        self.calls.values().filter_map(|call| match call.stage {
+    /// Returns the time of the next planned loss with [`Point::After`] among the held locks.
+    fn next_loss(&self) -> Option<Instant> {
+        if self.rules.are_none() {
+            return None;
+        }
+        let held = self.calls.values().filter_map(|call| match call.stage {
             Stage::Held { since } => Some((call.key.name(), since)),
             _ => None,
-        })
+        });
+        self.rules.next_due(held)
     }
 
     /// Adds to `taken_away` each held key with a planned [`Point::After`] that has passed, so that
     /// the `KitStore` removes these locks. Removes these losses from the plan.
     fn lose_by_time(&mut self, now: Instant) {
+        if self.rules.are_none() {
+            return;
+        }
         let held = self.held().filter_map(|(_, call)| match call.stage {
             Stage::Held { since } => Some((call.key.clone(), since)),
             _ => None,

@@ -60,6 +60,10 @@ struct Rule {
 }
 
 impl Rules {
+    pub(super) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn add(&mut self, key: &str, point: Point) {
         let key = key.to_owned();
         self.0.push(Rule { key, point });

@@ -81,7 +81,7 @@ impl KitStore {
                 }
             }
             Op::Give(Give { key, token, .. }) => {
-                if self.line.loses(key, Point::BeforeRelease) {
+                if self.line.loses_release(key, *token) {
                     self.remove(key, *token);
                 }
                 if let Some(tokens) = self.tokens.get_mut(key) {
@@ -263,6 +263,7 @@ fn failed(id: OpId, executed: bool) -> StoreEvent {
     StoreEvent::Reply(id, Err(failure))
 }
 
-fn cut() -> LockError {
+/// Returns the error of a request while the store is unreachable.
+pub(super) fn cut() -> LockError {
     LockError::unavailable("io", "the test kit has cut the connection to the store")
 }

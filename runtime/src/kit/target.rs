@@ -2,10 +2,11 @@
 //! store.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::line::Line;
-use super::store::KitStore;
+use super::store::{KitStore, cut};
 use crate::base::clock::Clock;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
@@ -45,6 +46,13 @@ impl SharedStore {
 }
 
 impl KitTarget {
+    /// Returns the target for a pool, with the `password_file` of the server's URL.
+    pub(super) fn for_pool(self) -> Target {
+        let file = self.server().and_then(Target::password_file);
+        let file = file.map(Path::to_owned);
+        Target::new(self).with_password_file(file)
+    }
+
     fn server(&self) -> Option<&Target> {
         match &self.store {
             SharedStore::Memory { .. } => None,
@@ -89,10 +97,18 @@ impl Backend for KitTarget {
         })
     }
 
+    fn reach(&self) -> Result<(), LockError> {
+        if self.line.is_down() {
+            return Err(cut());
+        }
+        Ok(())
+    }
+
     fn check(&self, options: Options) -> Checking {
-        let (shown, store) = (self.to_string(), self.store.clone());
+        let (shown, this) = (self.to_string(), self.clone());
         Box::pin(async move {
-            match store {
+            this.reach()?;
+            match this.store {
                 SharedStore::Memory { .. } => Ok(CheckReport::new(shown, Vec::new())),
                 SharedStore::Server(target) => target.check(options).await,
             }

@@ -68,6 +68,11 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         false
     }
 
+    /// Fails while a test simulates that the store is unreachable.
+    fn reach(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
     /// Connects the store. Refuses options that it does not support.
     fn connect(&self, options: Options) -> Connecting;
 
@@ -106,7 +111,7 @@ impl Target {
     }
 
     /// Returns the same store with this `password_file`.
-    pub(super) fn with_password_file(self, password_file: Option<PathBuf>) -> Self {
+    pub(crate) fn with_password_file(self, password_file: Option<PathBuf>) -> Self {
         Self {
             password_file,
             ..self

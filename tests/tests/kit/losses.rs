@@ -245,6 +245,19 @@ async fn a_loss_before_the_release_keeps_the_result() {
     assert!(request(&kit).acquire().await.is_ok(), "and is over");
 }
 
+/// A body loses its lock before its end. Fails if the removal of this lock counts as its release,
+/// so that a planned loss before a release does not happen to the next call.
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_a_lost_lock_is_no_release() {
+    let kit = Kit::new();
+    kit.lose_when("order:42", Point::AfterPolls(1));
+    kit.lose_when("order:42", Point::BeforeRelease);
+    let ended = request(&kit).run(polls(&Cell::new(0))).await;
+    assert!(is_lost(&ended), "{ended:?}");
+    let guard = request(&kit).acquire().await.expect("it is free");
+    assert!(is_lost(&guard.release().await));
+}
+
 /// Fails if a loss affects another key, another kit or another holder of the same kit.
 #[tokio::test(start_paused = true)]
 async fn a_loss_affects_one_lock() {

@@ -30,6 +30,22 @@ async fn no_request_succeeds_while_the_store_is_down() {
     assert_eq!(kit.history().refusals(), 1, "{}", kit.history());
 }
 
+/// Fails if an inspection, a check or a forced release succeeds while the store is down.
+#[tokio::test(start_paused = true)]
+async fn no_inspection_succeeds_while_the_store_is_down() {
+    let kit = Kit::new();
+    let pool = kit.pool();
+    let held = request(&kit).acquire().await.expect("it is free");
+    kit.store_down();
+    assert!(is_unavailable(&pool.inspect("order:42").await));
+    assert!(is_unavailable(&pool.force_release("order:42").await));
+    assert!(is_unavailable(&pool.check().await));
+    let listed = pool.locks("*").next().await.expect("an error");
+    assert!(is_unavailable(&listed));
+    kit.store_up();
+    assert!(pool.check().await.is_ok() && held.check().is_ok());
+}
+
 /// Fails if a call without `wait` waits for a store that is known to be away. Also fails if a
 /// waiting call does not get the lock after the store is up again.
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,8 @@ use futures_util::FutureExt as _;
 use leasehold::testing::{Kit, Point};
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::postgres::Postgres;
-use leasehold_tests::server::Server;
+use leasehold_tests::scratch::Scratch;
+use leasehold_tests::server::{Server, ServerOptions};
 use tokio::time::Instant;
 
 use super::{is_contended, is_lost, request, secs};
@@ -21,6 +22,19 @@ async fn create_order(id: u64) -> Result<u64, LockError> {
 async fn on_busy_machine(url: &str) -> Kit {
     let builder = LockPool::builder().url(url).io_timeout(secs(30));
     Kit::connect(builder).await.expect("the server is up")
+}
+
+/// Fails if a kit ignores the `password_file` of its URL.
+#[tokio::test]
+async fn a_password_file_is_read() {
+    let server = ServerOptions::new().password("hunter2").start();
+    let folder = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.file("password");
+    std::fs::write(&file, "hunter2").expect("a file");
+    let (port, file) = (server.port(), file.display());
+    let url = format!("redis://127.0.0.1:{port}/?password_file={file}");
+    let kit = on_busy_machine(&url).await;
+    kit.hold("order:42").await.release().await;
 }
 
 /// Runs a typical test with this kit: other holders, an outage, a slow store and a lost lock.

@@ -45,6 +45,7 @@ impl Observer {
     }
 
     pub(super) async fn look(&self, key: FullKey) -> Result<LockInfo, LockError> {
+        self.target.reach()?;
         match &self.local {
             Some(local) => Ok(local.look(&key)),
             None => self.ask(|reply| Question::Look(key, reply)).await,
@@ -52,6 +53,7 @@ impl Observer {
     }
 
     pub(super) async fn page(&self, pattern: Pattern, from: Place) -> Result<Page, LockError> {
+        self.target.reach()?;
         match &self.local {
             Some(local) => Ok(local.page(&self.namespace, &pattern, &from)),
             None => self.ask(|reply| Question::Page(pattern, from, reply)).await,
@@ -59,6 +61,7 @@ impl Observer {
     }
 
     pub(super) async fn take_away(&self, key: FullKey) -> Result<LockInfo, LockError> {
+        self.target.reach()?;
         match &self.local {
             Some(local) => Ok(local.take_away(&key)),
             None if self.target.waits_for_holders() => self.take_away_apart(key).await,
