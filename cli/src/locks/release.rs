@@ -1,7 +1,7 @@
 //! `leasehold release`: takes a lock away from its holder.
 
 use std::io::{self, Write as _};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::{Holder, LockInfo, LockPool};
 use serde_json::json;
@@ -11,6 +11,9 @@ use crate::args::{Release, Store};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output;
+
+/// Tolerance for the time that an inspection takes, in a comparison of the ends of two locks.
+const READING: Duration = Duration::from_millis(50);
 
 /// Takes a lock away from its holders, after confirmation. The exit code shows if the lock was
 /// held.
@@ -41,30 +44,44 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
         if !lock.is_taken() {
             return Ok(false);
         }
-        if agreed.is_some_and(|agreed| covers(&agreed, &lock)) {
+        if agreed.is_some_and(|(agreed, since)| covers(&agreed, since, &lock)) {
             return Ok(true);
         }
+        let shown = Instant::now();
         if !agrees(&lock) {
             return Err(Failure::new(
                 exit::NO,
                 format!("the lock `{}` was not released", text::plain(key)),
             ));
         }
-        agreed = Some(lock);
+        agreed = Some((lock, shown));
     }
 }
 
-/// True if an agreement to release the lock `agreed` also holds for its present state `now`: it has
-/// no other holders. A lock without holders must be kept or reserved as before.
-fn covers(agreed: &LockInfo, now: &LockInfo) -> bool {
+/// True if an agreement to release the lock `agreed`, as it was at `shown`, also holds for its
+/// present state `now`: it has no other holders. A lock without holders must be kept or reserved as
+/// before. A process that only a minority of the nodes reports does not hold the lock.
+fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
     if now.holders.is_empty() {
         return (agreed.state, agreed.fence) == (now.state, now.fence);
     }
-    // Without a fence, the same function of the same process may hold the lock again.
+    let ends = |holder: &Holder, at: Instant| holder.expires_in.map(|left| at + left);
     let same = |a: &Holder, b: &Holder| {
-        (a.fence, &a.owner) == (b.fence, &b.owner) && (a.fence.is_some() || a.since == b.since)
+        let marks = (a.fence, &a.owner, a.foreign) == (b.fence, &b.owner, b.foreign);
+        marks
+            && match (a.fence, a.foreign) {
+                (Some(_), _) => true,
+                // A client without leasehold leaves no other mark of its lock than its end.
+                (None, true) => ends(b, Instant::now()) <= ends(a, shown + READING),
+                // The same function of the same process may hold the lock again.
+                (None, false) => a.since == b.since,
+            }
     };
-    let mut holders = now.holders.iter();
+    let holds = |holder: &&Holder| match (holder.nodes, now.nodes) {
+        (Some(with), Some(all)) => all < 2 * with,
+        _ => true,
+    };
+    let mut holders = now.holders.iter().filter(holds);
     holders.all(|holder| agreed.holders.iter().any(|known| same(known, holder)))
 }
 

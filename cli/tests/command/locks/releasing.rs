@@ -1,11 +1,13 @@
 //! `leasehold release`, which takes a lock away from its holder.
 
 use std::io::{Read as _, Write as _};
-use std::process::Stdio;
+use std::process::{Child, ChildStderr, ChildStdin, Stdio};
+use std::time::Duration;
 
 use leasehold::LockPool;
 use leasehold_tests::server::Server;
 use leasehold_tests::{room, wait};
+use redis::cmd;
 
 use super::scene::Scene;
 use crate::harness::journal::Journal;
@@ -25,6 +27,48 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
+}
+
+/// `leasehold release` for one lock, with its questions.
+struct Dialog {
+    command: Child,
+    input: ChildStdin,
+    questions: ChildStderr,
+}
+
+impl Dialog {
+    fn begin(url: &str, key: &str) -> Self {
+        let mut command = leasehold(url);
+        command.args(["release", key]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut command = command.spawn().expect("the command starts");
+        Self {
+            input: command.stdin.take().expect("it is piped"),
+            questions: command.stderr.take().expect("it is piped"),
+            command,
+        }
+    }
+
+    /// Reads the next question.
+    fn is_asked(&mut self) {
+        let mut text = Vec::new();
+        while !text.ends_with(b"[y/N] ") {
+            let mut byte = [0];
+            self.questions.read_exact(&mut byte).expect("a question");
+            text.push(byte[0]);
+        }
+    }
+
+    fn answer(&mut self, answer: &str) {
+        writeln!(self.input, "{answer}").expect("it reads");
+    }
+
+    fn code(mut self) -> Option<i32> {
+        self.command.wait().expect("it ends").code()
+    }
 }
 
 /// `leasehold release` asks for a confirmation. Fails if any answer but yes takes the lock away, or
@@ -64,34 +108,41 @@ async fn a_confirmation_is_for_the_named_holder() {
     let url = server.url();
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let first = pool.lock("job").ttl(LONG).acquire().await.expect("free");
-    let mut command = leasehold(&url);
-    command.args(["release", "job"]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the command starts");
-    let mut input = child.stdin.take().expect("it is piped");
-    let mut questions = child.stderr.take().expect("it is piped");
-    let mut question = || {
-        let mut text = Vec::new();
-        while !text.ends_with(b"[y/N] ") {
-            let mut byte = [0];
-            questions.read_exact(&mut byte).expect("a question");
-            text.push(byte[0]);
-        }
-    };
-    question();
+    let mut dialog = Dialog::begin(&url, "job");
+    dialog.is_asked();
     first.release().await.expect("held");
     let next = pool.lock("job").ttl(LONG).acquire().await.expect("free");
-    input.write_all(b"y\n").expect("it reads");
-    question();
+    dialog.answer("y");
+    dialog.is_asked();
     next.release_after(LONG).await.expect("held");
-    input.write_all(b"y\n").expect("it reads");
-    question();
-    input.write_all(b"n\n").expect("it reads");
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    dialog.answer("y");
+    dialog.is_asked();
+    dialog.answer("n");
+    assert_eq!(dialog.code(), Some(1));
     assert!(pool.inspect("job").await.expect("it answers").is_taken());
+}
+
+/// While `leasehold release` waits for the confirmation, another client without leasehold gets the
+/// lock. Fails if the answer takes it away without another question.
+#[test]
+fn a_confirmation_is_for_the_named_foreign_client() {
+    let server = Server::start();
+    let probe = server.probe();
+    let set = || -> String {
+        let mut set = cmd("SET");
+        set.arg("lock:job").arg("a script").arg("EX").arg(600);
+        probe.run(&set)
+    };
+    assert_eq!(set(), "OK");
+    let mut dialog = Dialog::begin(&server.url(), "job");
+    dialog.is_asked();
+    // The ends of the two locks differ by more than their inspection takes.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(set(), "OK");
+    dialog.answer("y");
+    dialog.is_asked();
+    dialog.answer("y");
+    assert_eq!(dialog.code(), Some(0));
 }
 
 /// Fails if `release` reports a free lock as released, or asks for a confirmation to release it.
