@@ -112,9 +112,9 @@ impl CheckReport {
             let (server, finding) = (self.store.clone(), finding.clone());
             reporter::log(move || {
                 tracing::warn!(
-                    %server,
+                    server = %Plain(&server),
                     code = finding.code,
-                    "{}: {}", finding.severity, finding.text
+                    "{}: {}", finding.severity, Plain(&finding.text)
                 );
             });
         }

@@ -4,41 +4,31 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use serde::ser::SerializeStruct as _;
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::lock::api::handover::Handover;
 
-const FIELDS: [&str; 7] = [
-    "key",
-    "namespace",
-    "token",
-    "fence",
-    "ttl",
-    "watchdog",
-    "max_hold",
-];
-
 impl Serialize for Handover {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let mut fields = serializer.serialize_struct("Handover", FIELDS.len())?;
-        fields.serialize_field("key", &self.key)?;
-        fields.serialize_field("namespace", &self.namespace)?;
-        fields.serialize_field("token", &self.token.hex())?;
-        fields.serialize_field("fence", &self.fence)?;
-        fields.serialize_field("ttl", &millis(self.ttl))?;
-        fields.serialize_field("watchdog", &self.watchdog.map(millis))?;
-        fields.serialize_field("max_hold", &self.max_hold.map(millis))?;
+        let mut fields = serializer.serialize_map(Some(7))?;
+        fields.serialize_entry("key", &self.key)?;
+        fields.serialize_entry("namespace", &self.namespace)?;
+        fields.serialize_entry("token", &self.token.hex())?;
+        fields.serialize_entry("fence", &self.fence)?;
+        fields.serialize_entry("ttl", &millis(self.ttl))?;
+        fields.serialize_entry("watchdog", &self.watchdog.map(millis))?;
+        fields.serialize_entry("max_hold", &self.max_hold.map(millis))?;
         fields.end()
     }
 }
 
 impl<'de> Deserialize<'de> for Handover {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_struct("Handover", &FIELDS, Fields)
+        deserializer.deserialize_map(Fields)
     }
 }
 

@@ -22,10 +22,11 @@ impl LockPool {
     /// Returns `Ok` only if this pool can take a lock now. Use this for readiness probes.
     ///
     /// The probe takes a lock and releases it, by two requests on the pool's own connection. So it
-    /// fails on a replica, on a full server, without a required permission, and after a shutdown of
-    /// the pool. [`check`](Self::check) explains these errors, with one more connection and more
-    /// requests. The key is new each time, and begins with `%leasehold:ready:` in the pool's
-    /// namespace. Callers cannot lock such a key, so the probe never conflicts with another lock.
+    /// fails on a replica, on a full server, without the permission to take a lock, and after a
+    /// shutdown of the pool. [`check`](Self::check) explains these errors, with one more connection
+    /// and more requests, and finds all missing permissions. The key is new each time, and begins
+    /// with `%leasehold:ready:` in the pool's namespace. Callers cannot lock such a key, so the
+    /// probe never conflicts with another lock.
     ///
     /// In a cluster, the key is in a random slot, and the probe also fails while the master of any
     /// other slot is known to be away. On `etcd://` and `zookeeper://`, regular probes keep one

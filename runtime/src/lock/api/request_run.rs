@@ -44,7 +44,7 @@ impl LockRequest {
     /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
     /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
     /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `min_hold`, `permits` or
-    ///   number of keys.
+    ///   number of keys, and for a `fingerprint` without `run_replayed`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         let (at, locks) = (self.at, Locks::checked(self.keys));
         let label = self.settings.label(at);

@@ -146,9 +146,10 @@ impl Section {
         let Stage::Recalled(kept) = mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(());
         };
-        super::observe::replayed();
         let filled = body.fill(&kept.json);
-        filled.map_err(|why| super::replay::unreadable(self.locks.first_name(), &why))
+        filled.map_err(|why| super::replay::unreadable(self.locks.first_name(), &why))?;
+        super::observe::replayed();
+        Ok(())
     }
 
     /// Takes the locks, runs the body inside them, and releases them. Ready with `Ok` when the body

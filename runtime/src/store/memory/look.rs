@@ -10,6 +10,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
 use crate::inspect::pattern::Pattern;
+use crate::key;
 use crate::owner::Owner;
 use crate::store::source::{MOST_TOLD, PAGE, Page, Place};
 use crate::store::{GRACE, StoreEvent};
@@ -28,7 +29,7 @@ impl Space {
         let prefix = FullKey::new(namespace, "");
         let matches = |key: &&FullKey| {
             let name = key.strip_prefix(&*prefix);
-            name.is_some_and(|name| *place.0 < *name && pattern.matches(name))
+            name.is_some_and(|name| *place.0 < *name && pattern.matches(name) && key::is_lock(name))
         };
         let mut keys: Vec<FullKey> = entries.by_key.keys().filter(matches).cloned().collect();
         keys.sort_unstable_by(|one, other| str::cmp(one, other));

@@ -55,8 +55,8 @@ async fn a_fingerprint_without_a_kept_result_is_refused() {
     assert!(reason.contains("run_replayed"), "{reason}");
 }
 
-/// A call requests a kept result as another type. Fails if the body of this call runs, or if the
-/// result is read as the requested type.
+/// A call requests a kept result as another type. Fails if the body of this call runs, if the
+/// result is read as the requested type, or if the call counts as replayed.
 async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
@@ -64,7 +64,9 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     click_by_hand(&pool, &shop).await.expect("the first");
     is_released(&*store.probe, "order", asked).await;
     let body = async { Ok::<u64, LockError>(7) };
-    let other = pool.lock("order").ttl(TTL).run_replayed(DAY, body).await;
+    let other = pool.lock("order").ttl(TTL).run_replayed(DAY, body);
+    let (other, replayed) = leasehold::watch_replays(other).await;
+    assert!(!replayed, "{other:?}");
     let Err(LockError::Config { reason }) = &other else {
         panic!("{other:?}");
     };
