@@ -72,9 +72,7 @@ fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
         let name = master.key(&format!("stopped-{replicas}"));
         refused(&runtime, pool, &name, each, sheet);
     }
-    let left = || master.left(&master.key("stopped-"));
-    let clean = wait::try_until(LIMIT / 2, || left().is_empty());
-    sheet.check(clean.is_some(), || format!("left: {:?}", left()));
+    nothing_is_left(&master, "stopped-", sheet);
     master.resume();
     // After the fail-over, too few replicas can confirm a lock, because one of them has become the
     // master.
@@ -84,6 +82,7 @@ fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
         let name = master.key(&format!("after-{replicas}"));
         refused(&runtime, pool, &name, each, sheet);
     }
+    nothing_is_left(&master, "after-", sheet);
     master.bring_back();
     for (replicas, pool) in &wanted {
         let key = master.key(&format!("back-{replicas}"));
@@ -106,6 +105,14 @@ fn refused(runtime: &Runtime, pool: &LockPool, name: &str, times: u64, sheet: &S
             judge(name, ended, sheet);
         }
     });
+}
+
+/// Fails if keys of refused calls stay. The limit is shorter than the ttl, so only the pools can
+/// have removed the keys.
+fn nothing_is_left<M: Master>(master: &M, name: &str, sheet: &Sheet) {
+    let left = || master.left(&master.key(name));
+    let clean = wait::try_until(TTL / 2, || left().is_empty());
+    sheet.check(clean.is_some(), || format!("left: {:?}", left()));
 }
 
 fn judge(name: &str, ended: Result<LockGuard, LockError>, sheet: &Sheet) {

@@ -14,7 +14,7 @@ use leasehold_tests::room::{self, Places};
 /// Runs the requirement with this number. If several requirements have this number, runs the one
 /// whose text contains `word`.
 fn play(number: u8, word: &str, store: Store) {
-    let _places = places(number);
+    let _places = places(number, store);
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
     let ground = Ground {
         program: env!("CARGO_BIN_EXE_chaos").into(),
@@ -41,9 +41,9 @@ fn play(number: u8, word: &str, store: Store) {
 
 /// Waits until a requirement may run. A requirement that measures the duration of calls, or that
 /// gives calls little time, must run alone.
-fn places(number: u8) -> Places {
-    match number {
-        13 | 18 | 22 | 37 | 38 => room::alone(),
+fn places(number: u8, store: Store) -> Places {
+    match (number, store) {
+        (5 | 13 | 16 | 18 | 22 | 37 | 38, _) | (11, Store::Redis) => room::alone(),
         _ => room::enter(),
     }
 }
@@ -81,10 +81,15 @@ requirements! {
     stops_in_memory: 2 Memory,
     leases_count_from_their_request: 3 Redis,
     losses_are_signalled: 4 Redis,
+    exits: 5 Redis,
+    exits_in_memory: 5 Memory,
+    exits_of_sessions: 5 Etcd,
+    exits_of_zookeeper: 5 Zookeeper,
     replies_are_lost: 6 Redis,
     orphans: 7 Redis,
     ownership: 8 Redis,
     ownership_in_memory: 8 Memory,
+    fences: 9 Redis,
     quorum: 1 Redlock,
     all_replicas: 1 Replicas,
     all_replicas_of_a_cluster: 1 Cluster,
@@ -96,10 +101,15 @@ requirements! {
     kills_of_zookeeper: 12 Zookeeper,
     sql: 10 Redis,
     sql_in_memory: 10 Memory,
+    outages: 11 Redis,
     kills: 12 Redis,
     minority: 13 Redlock,
     quarantine: 14 Redlock,
     cleaning: 15 Redlock,
+    blocked: 16 Redis,
+    blocked_in_memory: 16 Memory,
+    blocked_of_sessions: 16 Etcd,
+    blocked_of_zookeeper: 16 Zookeeper,
     too_few_replicas: 19 Replicas,
     too_few_replicas_in_a_cluster: 19 Cluster,
     error_classes: 18 Redis,
@@ -124,6 +134,7 @@ requirements! {
     the_earlier_version_interoperates: 33 Redis,
     replays: 34 Redis,
     replays_survive_fail_overs: 34 Sentinel,
+    replays_survive_fail_overs_of_a_cluster: 34 Cluster,
     operators: 35 Redis,
     exact_commits: 36 Postgres,
     drops: 37 Redis,

@@ -106,6 +106,31 @@ impl Crew {
     }
 }
 
+/// A part of a body. It sends one number when the body begins, and another when it is dropped.
+struct Witness(UnboundedSender<u32>);
+
+impl Witness {
+    const BEGUN: u32 = 1;
+    const DROPPED: u32 = 2;
+
+    fn begin(events: &UnboundedSender<u32>) -> Self {
+        let witness = Self(events.clone());
+        witness.send(Self::BEGUN);
+        witness
+    }
+
+    fn send(&self, event: u32) {
+        // An error is ignored, because the receiver is dropped at the end of the test.
+        let _ = self.0.send(event);
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.send(Self::DROPPED);
+    }
+}
+
 async fn next(begun: &mut UnboundedReceiver<u32>) -> u32 {
     let next = wait::within("the next leader", LONG, begun.recv()).await;
     next.expect("a member is left")
@@ -152,14 +177,25 @@ async fn another_leads_when_the_leader_stops(store: &Store) {
 /// Fails if the body is not dropped after its lease is lost, or if the call does not lead again.
 async fn a_lost_lease_drops_the_body_and_the_call_waits_again(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
-    let (crew, mut begun) = Crew::new();
-    let leader = crew.join(1, &pool);
+    let leaders = Leaders::default();
+    let (sender, mut events) = unbounded_channel();
+    let request = pool.lock(KEY).ttl(TTL);
+    let leader = tokio::spawn(request.lead(move |lock| {
+        leaders.begin(lock);
+        let witness = Witness::begin(&sender);
+        async move {
+            let _witness = witness;
+            pending::<()>().await;
+        }
+    }));
     for _ in 0..3 {
-        assert_eq!(next(&mut begun).await, 1);
+        assert_eq!(next(&mut events).await, Witness::BEGUN);
         let was = operator.force_release(KEY).await.expect("it answers");
         assert!(was.is_some(), "it was held");
+        let dropped = next(&mut events).await;
+        assert_eq!(dropped, Witness::DROPPED, "the body is not dropped");
     }
-    assert_eq!(next(&mut begun).await, 1);
+    assert_eq!(next(&mut events).await, Witness::BEGUN);
     leader.abort();
 }
 
@@ -233,9 +269,14 @@ async fn max_hold_gives_others_their_turn(store: &Store) {
         let request = pool.lock(KEY).ttl(TERM).max_hold(TERM);
         members.push(crew.leads(member, request));
     }
-    let first = next(&mut begun).await;
-    while next(&mut begun).await == first {}
-    while next(&mut begun).await != first {}
+    // One time limit for both loops. With a limit for each turn, the test would not end if the same
+    // member led again and again.
+    let turns = async {
+        let first = next(&mut begun).await;
+        while next(&mut begun).await == first {}
+        while next(&mut begun).await != first {}
+    };
+    wait::within("the turns of both", LONG, turns).await;
     for member in members {
         assert!(!member.is_finished());
         member.abort();

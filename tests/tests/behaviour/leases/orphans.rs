@@ -130,7 +130,7 @@ fn a_network_failure_at_a_random_moment_leaves_nothing() {
 }
 
 fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
-    const TTL: Duration = Duration::from_secs(1);
+    const TTL: Duration = Duration::from_secs(20);
     const DELAY: Mode = Mode::Delay {
         least: Duration::from_millis(1),
         jitter: Duration::from_millis(2),
@@ -142,7 +142,6 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
     for number in 0..20 {
         let key = format!("fails-{thread}-{number}");
         proxy.set(DELAY);
-        let excuse = Excuse::begin();
         let fault = random.below(6);
         let phase = random.duration(Duration::from_millis(8));
         let patience = random.duration(Duration::from_millis(400));
@@ -163,12 +162,8 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
         drop(outcome);
         // The network works again, so a stalled request may still be executed now.
         let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
-        let gone = || {
-            let limit = TTL + SLACK;
-            if wait::try_until(limit, || !probe.exists(&key)).is_none() {
-                wait::until(&what, excuse.so_far(), || !probe.exists(&key));
-            }
-        };
+        // This limit is shorter than the ttl, so only the pool can have removed the lock.
+        let gone = || wait::until(&what, LIMIT, || !probe.exists(&key));
         gone();
         runtime.block_on(works_again(&pool, &key, &what));
         gone();
@@ -187,8 +182,8 @@ fn fail(proxy: &Proxy, fault: u64) {
 }
 
 async fn works_again(pool: &LockPool, key: &str, what: &str) {
-    let request = pool.lock(key).ttl(Duration::from_secs(1));
-    let guard = request.wait(Duration::from_secs(10)).acquire().await;
+    let request = pool.lock(key).ttl(Duration::from_secs(20));
+    let guard = request.wait(LIMIT).acquire().await;
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
@@ -236,11 +231,13 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
 /// reports that another call holds this lock.
 #[tokio::test]
 async fn a_lost_reply_of_a_single_try_is_never_contention() {
+    const TIMES: u64 = 20;
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let proxy = Proxy::start(server.address());
     let pool = connect(&proxy.url()).await;
-    for number in 0..20 {
+    let excuse = Excuse::begin();
+    for number in 0..TIMES {
         let key = format!("one-try-{number}");
         proxy.lose_replies(&key, 1, After::Cut);
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
@@ -251,6 +248,10 @@ async fn a_lost_reply_of_a_single_try_is_never_contention() {
         // This limit is far shorter than the ttl, so only the pool can have removed the lock.
         wait::until_async(&key, LIMIT, || !probe.exists(&key)).await;
     }
+    // On a busy machine, the pool may close its connection before the reply comes. The proxy then
+    // loses no reply.
+    let (lost, is_late) = (proxy.counts().lost, IO_TIMEOUT < excuse.so_far());
+    assert!(TIMES / 2 < lost || is_late, "only {lost} replies were lost");
 }
 
 /// The network delays an acquire until after its removal. Fails if the pool does not repeat the

@@ -90,16 +90,18 @@ async fn max_hold_ends_a_healthy_lock() {
     assert!(again.is_ok(), "the lock was not released: {again:?}");
 }
 
-/// Fails if `remaining` does not count down, or if `lost` does not return after the loss.
+/// Fails if `remaining` does not count down, or if `lost` does not return at the signal time `S`.
 #[tokio::test(start_paused = true)]
 async fn a_guard_counts_down_and_reports_the_loss() {
     let pool = pool().await;
+    let start = Instant::now();
     let guard = pool.lock("k").ttl(10 * SECOND).acquire().await.unwrap();
     assert_eq!(guard.remaining(), Duration::from_millis(9_898));
     sleep(4 * SECOND).await;
     assert_eq!(guard.remaining(), Duration::from_millis(5_898));
     guard.check().unwrap();
     guard.lost().await;
+    assert_close(start.elapsed(), Duration::from_millis(9_398));
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
@@ -164,6 +166,19 @@ async fn on_lost_continue_lets_the_body_check_for_the_loss() {
     let pool = pool().await;
     let received = pool.scope(runs_on()).await.unwrap();
     assert!(received, "the handle still called the lease healthy");
+}
+
+/// Fails if a watchdog stops renewing its lock when the time limit of a shutdown is over.
+#[tokio::test(start_paused = true)]
+async fn a_watchdog_outlasts_the_limit_of_a_shutdown() {
+    let pool = pool().await;
+    let request = pool.lock("k").ttl(10 * SECOND).watchdog();
+    let guard = request.acquire().await.unwrap();
+    let report = pool.shutdown(SECOND).await;
+    assert_eq!(report.still_held, 1, "{report:?}");
+    sleep(3_600 * SECOND).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
 }
 
 /// Fails if a lock still counts as held after the runtime of its engine was dropped.

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
 
 mod a_service;
 mod connecting_lazily;
@@ -20,8 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// store.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// Number of calls, the fastest of which must end within [`AT_ONCE`]. A busy machine delays some of
-/// them.
+/// Number of calls whose duration is compared with [`AT_ONCE`]. A busy machine delays some of them.
 const CALLS: usize = 20;
 
 /// Takes a lock without `wait`, and releases it.
@@ -46,22 +46,25 @@ async fn comes_back(pool: &LockPool, key: &str) {
     }
 }
 
-/// Asserts that calls without `wait` fail, and that the fastest of them ends within [`AT_ONCE`].
+/// Asserts that calls without `wait` fail, and that half of them end within [`AT_ONCE`].
 async fn fail_at_once(pool: &LockPool) {
-    let mut fastest = Duration::MAX;
+    let excuse = Excuse::begin();
+    let mut times = Vec::new();
     for number in 0..CALLS {
         let began = Instant::now();
         let error = tries(pool, &format!("early:{number}")).await;
+        times.push(began.elapsed());
         let error = error.expect_err("the store is away");
         assert!(error.is_unavailable(), "{error}");
         assert_eq!(error.http_status(), 503);
-        fastest = fastest.min(began.elapsed());
         let both = ["one", "two"];
         let error = pool.lock_all(both).ttl(TTL).acquire().await.map(drop);
         let error = error.expect_err("the store is away");
         assert!(error.is_unavailable(), "{error}");
     }
-    assert!(fastest < AT_ONCE, "the fastest call took {fastest:?}");
+    times.sort_unstable();
+    let most = AT_ONCE + excuse.so_far();
+    assert!(times[CALLS / 2] < most, "{times:?}, limit {most:?}");
 }
 
 /// Generates a test of each named function on the servers of each named store.

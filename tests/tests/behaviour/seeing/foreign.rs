@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::{LockError, LockPool, LockState};
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
@@ -248,9 +249,9 @@ async fn a_hanging_store_is_reported_to_all_callers_at_once() {
         let pool = pool.clone();
         tokio::spawn(async move { pool.inspect("k").await })
     });
-    let looks: Vec<_> = looks.collect();
+    // One after the other, the looks would take 50 times the `io_timeout`: 15 s.
+    let looks = wait::within("all looks", LONG / 3, join_all(looks)).await;
     for look in looks {
-        let look = wait::within("a look", LONG / 3, look).await;
         let error = look.expect("no panic").expect_err("it hangs");
         assert!(error.is_unavailable(), "{error}");
     }

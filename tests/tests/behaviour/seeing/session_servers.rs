@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::lateness::Excuse;
+use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::random::Random;
 use leasehold_tests::session_server::{SessionProbe, SessionServer};
 use leasehold_tests::stores::{NO_OUTAGE, Store};
@@ -21,6 +22,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Ttl for tests on a cluster. It is short, because the ZooKeeper clusters of the tests limit
 /// sessions to ten seconds.
 const SHORT: Duration = Duration::from_secs(5);
+
+/// The `io_timeout` of an operator that gets no answers.
+const HASTY: Duration = Duration::from_secs(2);
 
 async fn connect(url: &str) -> LockPool {
     let pool = LockPool::builder().url(url).io_timeout(NO_OUTAGE);
@@ -166,6 +170,48 @@ async fn two_concurrent_revocations_take_one_lock(store: &Store) {
     let lock = two.inspect("t").await.expect("it answers");
     assert_eq!(lock.fence, next.fence());
     next.release().await.expect("it is still held");
+}
+
+/// An operator gets no answers from the moment at which the holder is notified. Fails if the
+/// operator repeats its requests so that the next holder loses the lock.
+async fn a_lost_answer_changes_nothing<S: SessionServer>() {
+    let (server, prefix) = (S::shared(), "unanswered");
+    let pipe = Pipe::start(server.address());
+    let url = server.url(prefix);
+    let (holder, next) = (connect(&url).await, connect(&url).await);
+    let over_the_pipe = S::url_of_all([pipe.address()], prefix);
+    let hasty = LockPool::builder().url(over_the_pipe).io_timeout(HASTY);
+    let operator = wait::connected(hasty).await;
+    let guard = holder.lock("k").ttl(TTL).watchdog().acquire().await;
+    let guard = guard.expect("free");
+    let request = next.lock("k").ttl(TTL).watchdog().wait(LONG);
+    let waiting = tokio::spawn(request.acquire());
+    seen(&holder, "k", |lock| lock.waiting.len() == 1).await;
+    // The pool keeps the connection of this question, and uses it for the next one, too.
+    while operator.inspect("k").await.is_err() {}
+    let notified = async {
+        wait::within("the revocation", LONG, guard.lost()).await;
+        pipe.set(Flow::LoseAnswers);
+        drop(guard);
+    };
+    let (was, ()) = tokio::join!(operator.force_release("k"), notified);
+    assert!(was.is_err(), "{was:?}");
+    let next = waiting.await.expect("no panic").expect("its turn comes");
+    let lost = tokio::time::timeout(GRACE / 2, next.lost()).await;
+    assert!(lost.is_err(), "the next holder was notified");
+    let lock = holder.inspect("k").await.expect("it answers");
+    assert_eq!(lock.fence, next.fence());
+    next.release().await.expect("it is still held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_changes_nothing_on_etcd() {
+    a_lost_answer_changes_nothing::<Etcd>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_changes_nothing_on_zookeeper() {
+    a_lost_answer_changes_nothing::<Zookeeper>().await;
 }
 
 /// Two locks of one process are taken away, and the body of the first lock does not end. Fails if

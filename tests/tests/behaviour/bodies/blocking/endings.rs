@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_stores;
 use leasehold_tests::stores::Store;
+use leasehold_tests::{on_stores, wait};
 
 use super::super::is_released;
 use super::{LONG, Result, TTL, on_a_thread};
@@ -55,11 +55,13 @@ async fn a_dropped_guard_is_released(store: &Store) {
     let pool = store.pool().await;
     on_a_thread(move || {
         for _ in 0..3 {
-            let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire_blocking();
+            // This wait is shorter than the ttl, so only a release can have freed the lock.
+            let guard = pool.lock("k").ttl(TTL).wait(TTL / 2).acquire_blocking();
             drop(guard.expect("it comes free"));
         }
     })
     .await;
+    wait::until_async("it is released", TTL / 2, || !store.probe.exists("k")).await;
 }
 
 /// Fails if a blocking call hangs after its pool has shut down.

@@ -97,17 +97,23 @@ async fn leases_survive_only_short_network_faults() {
     // The pool has a long timeout, because each holder requests its lock only once, and a late
     // answer must not fail this request.
     let (_database, proxy, pool) = behind_a_proxy(IO_TIMEOUT * 3).await;
+    let mut counted = 0;
     for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
-        let holder = Holder::enter(&pool, &format!("short-{mode:?}")).await;
-        let excuse = Excuse::begin();
-        proxy.set(mode);
-        tokio::time::sleep(Holder::TTL / 5).await;
-        proxy.pass();
-        tokio::time::sleep(Holder::TTL * 2).await;
-        if excuse.longest() < Holder::TTL / 10 {
-            holder.leave("a short fault").await;
+        for round in 0..7 {
+            let holder = Holder::enter(&pool, &format!("short-{mode:?}-{round}")).await;
+            let excuse = Excuse::begin();
+            proxy.set(mode);
+            tokio::time::sleep(Holder::TTL / 5).await;
+            proxy.pass();
+            tokio::time::sleep(Holder::TTL * 2).await;
+            if excuse.longest() < Holder::TTL / 10 {
+                holder.leave("a short fault").await;
+                counted += 1;
+                break;
+            }
         }
     }
+    assert!(0 < counted, "no round counts: the machine is too busy");
     let holder = Holder::enter(&pool, "long").await;
     proxy.set(Mode::BlackHole);
     let ended = wait::within("the loss is reported", LONG, holder.task).await;

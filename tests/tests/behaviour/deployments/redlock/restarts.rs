@@ -93,9 +93,20 @@ async fn a_new_connection_does_not_shorten_the_quarantine() {
         .arg("normal")
         .arg("SKIPME")
         .arg("yes");
-    let mut tries = 0;
+    let probe = nodes.servers[1].probe();
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    // Each of the two pools has one connection to the node, with a name.
+    let connected = || {
+        let clients: String = probe.run(&list);
+        let ours = clients.lines();
+        let ours = ours.filter(|client| client.contains("name=leasehold:"));
+        ours.count() >= 2
+    };
+    let (mut tries, mut reconnected) = (0, 0);
     while guard.check().is_ok() {
-        nodes.servers[1].probe().run::<u64>(&kill);
+        probe.run::<u64>(&kill);
+        reconnected += u32::from(wait::try_until_async(guard.remaining(), connected).await);
         let second = two.lock("k").ttl(ttl).wait(TTL / 4).acquire().await;
         assert!(
             second.is_err() || guard.check().is_err(),
@@ -104,7 +115,10 @@ async fn a_new_connection_does_not_shorten_the_quarantine() {
         tries += 1;
     }
     let is_late = TTL < excuse.so_far();
-    assert!(tries > 2 || is_late, "only {tries} tries");
+    assert!(
+        reconnected > 2 || is_late,
+        "{tries} tries, only {reconnected} of them on a new connection"
+    );
 }
 
 /// Restarts the nodes one after the other under load. Fails if an oracle finds two overlapping

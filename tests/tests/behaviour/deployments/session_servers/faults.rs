@@ -111,7 +111,8 @@ pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Tim
 pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
-    for round in 0..3 {
+    let mut counted = 0;
+    for round in 0..20 {
         let holder = Holder::enter(&pool, &format!("short-{round}")).await;
         let excuse = Excuse::begin();
         server.pause();
@@ -121,8 +122,13 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;
+            counted += 1;
+        }
+        if counted == 2 {
+            break;
         }
     }
+    assert!(0 < counted, "no round counts: the machine is too busy");
     let holder = Holder::enter(&pool, "long").await;
     server.pause();
     is_notified_of_its_loss(holder, || server.resume()).await;

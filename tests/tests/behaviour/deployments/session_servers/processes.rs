@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::session_server::{SessionProbe as _, SessionServer, leader};
-use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use leasehold_tests::{clock, wait};
 use tokio::task::JoinSet;
 
 use super::{HELD, LONG, Times, connect, connect_patiently, works};
@@ -94,10 +94,17 @@ pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>(
     holder.process().pause();
     let guard = pool.lock("k").ttl(HELD).wait(LONG).acquire().await;
     let guard = guard.expect("the holder is passed over");
+    let taken = clock::now();
     holder.process().resume();
-    let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
-    let ended = holder.wait_for("it stops", LONG, ended);
-    assert!(matches!(ended, Event::Failed { .. }), "{ended:?}");
+    let ended = holder.wait_end(LONG);
+    assert!(
+        matches!(&ended, Event::Failed { kind, .. } if kind == "Lost"),
+        "{ended:?}"
+    );
+    for event in holder.seen() {
+        let late = matches!(event, Event::Poll { began, .. } if taken <= *began);
+        assert!(!late, "polled while another pool has the lock: {event:?}");
+    }
     guard.release().await.expect("held");
 }
 

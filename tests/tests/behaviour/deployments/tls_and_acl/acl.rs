@@ -1,8 +1,6 @@
 //! Tests of Redis permissions. The documented set must be enough for every feature, and the error
 //! for a missing permission must show this set.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use leasehold::{LockError, LockGuard, LockPool, Severity};
 use leasehold_tests::rerun::fails_with;
@@ -261,6 +259,7 @@ async fn a_process_without_channels_polls_for_its_turn() {
     let server = ServerOptions::new().append_only().start();
     let (_, rule) = smallest();
     let lists = ["+subscribe", "+publish", "&lock:*"];
+    let probe = server.probe();
     for missing in lists {
         let rules: Vec<_> = rule.split(' ').filter(|rule| *rule != missing).collect();
         let url = user(&server, &rules);
@@ -282,7 +281,8 @@ async fn a_process_without_channels_polls_for_its_turn() {
                 .await
                 .map(drop)
         });
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let queues = || probe.keys("lock:*queue*").len() == 1;
+        wait::until_async("it queues", PATIENCE, queues).await;
         holder.release().await.expect("released");
         let ended = wait::within("its turn", PATIENCE, waiting).await;
         ended.expect("no panic").expect("it gets the lock");

@@ -8,6 +8,7 @@ use leasehold_tests::certificates::{Authority, Certificates};
 use leasehold_tests::sentinel::{Deployment, Setup};
 use leasehold_tests::tls::TlsServer;
 
+use super::tls::Impostor;
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;
 
@@ -97,8 +98,8 @@ async fn sentinels_and_servers_are_reached_by_tls() {
     drop(dead);
 }
 
-/// Fails if the pool trusts a master without a valid certificate because it trusts the Sentinel
-/// that names this master.
+/// Fails if the pool trusts a master without a valid certificate, or sends the password to it,
+/// because it trusts the Sentinel that names this master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -111,6 +112,16 @@ async fn a_master_without_a_valid_certificate_is_refused() {
     let statistics = redis::cmd("INFO").arg("commandstats").to_owned();
     let commands: String = deployment.master().probe().run(&statistics);
     assert!(!commands.contains("cmdstat_script"), "{commands}");
+
+    let impostor = Impostor::start(&other.issue(HOST));
+    let certificates = Certificates::new(&authority, HOST);
+    let setup = Setup::new().passwords("hunter2", "hunter3");
+    let deployment = setup.tls(certificates).start_naming_port(impostor.port);
+    let (code, text) = refused(trusting(&deployment.url(), &authority).connect()).await;
+    assert_eq!(code, "tls", "{text}");
+    // The Sentinel connects to its master again and again.
+    drop(deployment);
+    assert!(!impostor.has_received("hunter2").await);
 }
 
 /// Fails if the URL can switch off the verification, or if an error does not name the mistake.

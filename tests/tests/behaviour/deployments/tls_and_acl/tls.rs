@@ -1,8 +1,9 @@
 //! Tests of `rediss://`. Nothing must be sent to an unverified server.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use leasehold::{LockPool, LockPoolBuilder};
@@ -58,8 +59,8 @@ async fn an_endless_answer_over_tls_is_refused() {
     assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
 }
 
-/// Returns the port of a server that answers the first request with a line of 200 MB.
-fn endless(identity: &Identity) -> u16 {
+/// Returns the configuration of a TLS server with this certificate.
+fn config(identity: &Identity) -> Arc<ServerConfig> {
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -68,7 +69,12 @@ fn endless(identity: &Identity) -> u16 {
     let config = config.expect("versions").with_no_client_auth();
     let chain = vec![certificate.expect("a certificate")];
     let config = config.with_single_cert(chain, key.expect("a key"));
-    let config = Arc::new(config.expect("they fit"));
+    Arc::new(config.expect("they fit"))
+}
+
+/// Returns the port of a server that answers the first request with a line of 200 MB.
+fn endless(identity: &Identity) -> u16 {
+    let config = config(identity);
     let listener = TcpListener::bind((HOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     std::thread::spawn(move || {
@@ -83,6 +89,118 @@ fn endless(identity: &Identity) -> u16 {
         }
     });
     port
+}
+
+/// A TLS server that records all bytes that it receives, before and after their decryption. It
+/// answers each request with an error.
+pub(super) struct Impostor {
+    pub(super) port: u16,
+    received: Arc<Mutex<Vec<u8>>>,
+    /// Number of open connections.
+    open: Arc<AtomicUsize>,
+}
+
+impl Impostor {
+    pub(super) fn start(identity: &Identity) -> Self {
+        let config = config(identity);
+        let listener = TcpListener::bind((HOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let received = Arc::<Mutex<Vec<u8>>>::default();
+        let open = Arc::<AtomicUsize>::default();
+        let impostor = Self {
+            port,
+            received: Arc::clone(&received),
+            open: Arc::clone(&open),
+        };
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (received, open) = (Arc::clone(&received), Arc::clone(&open));
+                let config = Arc::clone(&config);
+                open.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || {
+                    record(config, client, &received);
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        impostor
+    }
+
+    /// Waits until all connections have ended. Then returns true if the server has received `text`.
+    pub(super) async fn has_received(&self, text: &str) -> bool {
+        let ended = || self.open.load(Ordering::SeqCst) == 0;
+        wait::until_async("all connections end", PATIENCE, ended).await;
+        let received = self.received.lock().expect("no panic");
+        let mut parts = received.windows(text.len());
+        parts.any(|part| part == text.as_bytes())
+    }
+}
+
+fn record(config: Arc<ServerConfig>, client: TcpStream, received: &Mutex<Vec<u8>>) {
+    let mut state = ServerConnection::new(config).expect("a state");
+    let mut recorder = Recorder { client, received };
+    let mut stream = rustls::Stream::new(&mut state, &mut recorder);
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        let mut received = received.lock().expect("no panic");
+        received.extend_from_slice(&bytes[..count]);
+        drop(received);
+        if stream.write_all(b"-ERR refused\r\n").is_err() {
+            return;
+        }
+    }
+}
+
+/// A connection that records its encrypted bytes.
+struct Recorder<'a> {
+    client: TcpStream,
+    received: &'a Mutex<Vec<u8>>,
+}
+
+impl Read for Recorder<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.client.read(bytes)?;
+        let mut received = self.received.lock().expect("no panic");
+        received.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+}
+
+impl Write for Recorder<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.client.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.client.flush()
+    }
+}
+
+/// Fails if a server without a valid certificate receives the password. At the end, the test checks
+/// that the same server receives it from a pool that trusts the certificate.
+#[tokio::test]
+async fn only_a_certified_server_gets_the_password() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let impostor = Impostor::start(&authority.issue(HOST));
+    let url = |scheme: &str, path: &str| {
+        let port = impostor.port;
+        format!("{scheme}://app:hunter2@{HOST}:{port}/{path}")
+    };
+    for (scheme, path) in [
+        ("rediss", ""),
+        ("rediss-cluster", ""),
+        ("rediss-sentinel", "shop?sentinel_password=hunter2"),
+        ("etcds", "locks"),
+    ] {
+        let builder = patient(url(scheme, path)).tls_ca(other.pem());
+        let (code, text) = refused(builder.connect()).await;
+        assert_eq!(code, "tls", "{scheme}: {text}");
+        assert!(!impostor.has_received("hunter2").await, "{scheme}");
+    }
+    let known = patient(url("rediss", "")).tls_ca(authority.pem());
+    let answered = known.connect().await;
+    assert!(answered.is_err(), "{answered:?}");
+    assert!(impostor.has_received("hunter2").await, "it is not recorded");
 }
 
 /// The pool gets the addresses of a cluster's nodes from one node. Fails if the pool uses plain

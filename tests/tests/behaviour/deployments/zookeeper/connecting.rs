@@ -17,6 +17,7 @@ use crate::deployments::session_servers::{LONG, connect_patiently, on_one_thread
 on_one_thread! { Zookeeper, connecting:
     refusals_name_the_holder,
     a_closed_port_is_unavailable,
+    a_downgraded_lock_stays_exclusive,
     the_shortest_and_the_longest_ttl_work,
     keys_with_special_characters_work,
 }
