@@ -4,12 +4,12 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::Expr;
-use syn::spanned::Spanned as _;
 
 use crate::check::LockSpec;
+use crate::expression::{alone, borrowed, length, user};
 use crate::kind::Kind;
 use crate::label::label;
-use crate::option::{KeyArg, Length, PoolArg, Watchdog};
+use crate::option::{KeyArg, PoolArg, Watchdog};
 use crate::run::run;
 use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
@@ -50,11 +50,21 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     // The variable of the call is `mut`, because the future that runs the call borrows it mutably.
     // A detached call is moved into its future instead.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
+    let call = match &spec.fingerprint {
+        None => quote_spanned!(here()=> let #mutable __leasehold_call = #call;),
+        Some(fingerprint) => {
+            let fingerprint = borrowed(spec, fingerprint);
+            quote_spanned! {here()=>
+                let __leasehold_call = #call;
+                let #mutable __leasehold_call = __leasehold_call.fingerprint(#fingerprint);
+            }
+        }
+    };
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
         use #runtime::__private as __leasehold;
         #site
-        let #mutable __leasehold_call = #call;
+        #call
         #run
         #result
     })
@@ -91,10 +101,6 @@ fn call(spec: &LockSpec) -> TokenStream {
         call.extend(quote_spanned!(here()=> .permits(#permits)));
     }
     call.extend(pool(spec));
-    if let Some(fingerprint) = &spec.fingerprint {
-        let fingerprint = borrowed(spec, fingerprint);
-        call.extend(quote_spanned!(here()=> .fingerprint(#fingerprint)));
-    }
     call
 }
 
@@ -156,11 +162,13 @@ fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
         KeyArg::Expression(expression) => {
             if is_generic(spec, expression) {
                 let expression = borrowed(spec, expression);
-                return quote_spanned!(here()=> __leasehold::generic_key(#expression));
+                return alone(&quote_spanned!(here()=> __leasehold::generic_key(#expression)));
             }
             let names = constant_over(spec, expression);
             let expression = borrowed(spec, expression);
-            quote_spanned!(here()=> __leasehold::key(#expression, &[#(#names),*], __leasehold::hint))
+            alone(&quote_spanned! {here()=>
+                __leasehold::key(#expression, &[#(#names),*], __leasehold::hint)
+            })
         }
     }
 }
@@ -186,41 +194,6 @@ fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
         return Vec::new();
     }
     names
-}
-
-/// Returns an expression that the user wrote. Under `#[async_trait]`, replaces `self` with
-/// `__self`.
-fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
-    match spec.target.binding("self") {
-        Some(receiver) if receiver.ident != "self" => {
-            tokens::rename(expression, "self", &receiver.ident)
-        }
-        _ => expression,
-    }
-}
-
-/// Returns `&expression` with the span of the expression, so that rustc reports a wrong type there.
-fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
-    let span = here().located_at(expression.span());
-    let binds_weaker = matches!(
-        expression,
-        Expr::Assign(_) | Expr::Binary(_) | Expr::Cast(_) | Expr::Closure(_) | Expr::Range(_)
-    );
-    let expression = user(spec, expression.to_token_stream());
-    if binds_weaker {
-        quote_spanned!(span=> &(#expression))
-    } else {
-        quote_spanned!(span=> &#expression)
-    }
-}
-
-fn length(spec: &LockSpec, length: &Length) -> TokenStream {
-    match length {
-        Length::Millis(millis) => quote_spanned! {here()=>
-            __leasehold::core::time::Duration::from_millis(#millis)
-        },
-        Length::Expression(expression) => user(spec, expression.to_token_stream()),
-    }
 }
 
 fn built_key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream {
@@ -389,7 +362,7 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
         KeyArg::Template(template) => template
             .value
             .placeholders()
-            .any(|placeholder| placeholder.root == name),
+            .any(|placeholder| placeholder.argument() == name),
         KeyArg::Expression(expression) => tokens::borrows(expression.to_token_stream(), name),
     }
 }

@@ -22,7 +22,8 @@ impl Names<'_> {
     /// True if `name` is an argument that the key does not insert. The key may then be one lock for
     /// all values of this argument.
     fn is_left_out(&self, name: &str) -> bool {
-        self.is_argument(name) && !self.inserted.contains(&name)
+        let plain = name.strip_prefix("r#").unwrap_or(name);
+        self.is_argument(name) && !self.inserted.contains(&plain)
     }
 
     fn has_arguments(&self) -> bool {

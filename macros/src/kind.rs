@@ -14,36 +14,10 @@ pub(crate) enum Kind {
     Other,
 }
 
-const WITHOUT_FIELDS: [&str; 29] = [
-    "String",
-    "str",
-    "Vec",
-    "VecDeque",
-    "HashMap",
-    "HashSet",
-    "BTreeMap",
-    "BTreeSet",
-    "Option",
-    "Result",
-    "Duration",
-    "Instant",
-    "SystemTime",
-    "bool",
-    "char",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "u128",
-    "usize",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "i128",
-    "isize",
-    "f32",
-    "f64",
+const WITHOUT_FIELDS: [&str; 26] = [
+    "String", "str", "Vec", "VecDeque", "HashMap", "HashSet", "BTreeMap", "BTreeSet", "Option",
+    "Result", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
+    "i64", "i128", "isize", "f32", "f64",
 ];
 
 impl Kind {
@@ -133,6 +107,7 @@ mod tests {
             ("shop::T", Kind::Other),
             ("&[u8]", Kind::WithoutFields("slice")),
             ("&str", Kind::WithoutFields("str")),
+            ("Duration", Kind::Other),
             ("std::vec::Vec<Order>", Kind::WithoutFields("Vec")),
             ("Arc<Order>", Kind::Other),
         ] {

@@ -15,6 +15,7 @@ mod diag;
 mod duration;
 mod elsewhere;
 mod expand;
+mod expression;
 mod habit;
 mod kind;
 mod label;

@@ -43,7 +43,7 @@ fn path() -> Option<PathBuf> {
 fn read(manifest: &str) -> Dependency {
     let mut found = Dependency::Missing;
     let mut section = "";
-    for line in manifest.lines().map(str::trim) {
+    for line in manifest.lines().map(|line| without_comment(line).trim()) {
         if let Some(header) = line.strip_prefix('[') {
             section = header.split(']').next().unwrap_or_default().trim();
         }
@@ -56,6 +56,23 @@ fn read(manifest: &str) -> Dependency {
     found
 }
 
+/// Returns the part of a line before its comment. A `#` in quotes begins no comment.
+fn without_comment(line: &str) -> &str {
+    let mut quote: Option<char> = None;
+    let begins = |character| match quote {
+        None if matches!(character, '"' | '\'') => {
+            quote = Some(character);
+            false
+        }
+        None => character == '#',
+        Some(open) => {
+            quote = quote.filter(|_| character != open);
+            false
+        }
+    };
+    line.find(begins).map_or(line, |comment| &line[..comment])
+}
+
 /// Returns the name under which this line depends on `leasehold`, if it does.
 fn entry<'a>(section: &'a str, line: &'a str) -> Option<&'a str> {
     if section.starts_with("workspace") {
@@ -63,9 +80,10 @@ fn entry<'a>(section: &'a str, line: &'a str) -> Option<&'a str> {
     }
     let renames = || {
         let plain = line.replace([' ', '\t', '\''], "").replace('"', "");
-        plain
-            .split(['{', ',', '}'])
-            .any(|part| part == format!("package={PACKAGE}"))
+        plain.split(['{', ',', '}']).any(|part| {
+            let value = part.strip_suffix(PACKAGE).unwrap_or_default();
+            value == "package=" || value.ends_with(".package=")
+        })
     };
     let unquote = |name: &'a str| name.trim().trim_matches(['"', '\'']);
     if let Some((_, name)) = section.rsplit_once("dependencies.") {
@@ -92,6 +110,7 @@ mod tests {
             "[target.'cfg(unix)'.dependencies]\nleasehold = \"0.1\"",
             "[dependencies.leasehold]\nversion = \"0.1\"",
             "[dependencies]\nlock = { package = \"leasehold\", version = \"0.1\" }\nleasehold = \"0.2\"",
+            "[dependencies]\n# lock = { package = \"leasehold\", version = \"0.1\" }\nleasehold = \"0.2\"",
         ] {
             assert_eq!(read(manifest), Dependency::Plain, "{manifest}");
         }
@@ -104,6 +123,9 @@ mod tests {
             "[dependencies]\nmy-lock={package='leasehold',version='0.1'}",
             "[dependencies.my-lock]\nversion = \"0.1\"\npackage = \"leasehold\"",
             "[target.\"cfg(unix)\".dependencies.my-lock]\npackage = \"leasehold\"",
+            "[dependencies]\nmy-lock.package = \"leasehold\" # the locks\nmy-lock.version = \"0.1\"",
+            "[dependencies] # of all\nmy-lock = { package = \"leasehold\", path = \"a#b\" }",
+            "[dependencies]\n# leasehold = \"0.1\"\nmy-lock = { path = \"a#b\", package = \"leasehold\" }",
         ] {
             let renamed = Dependency::Renamed("my_lock".to_owned());
             assert_eq!(read(manifest), renamed, "{manifest}");

@@ -33,7 +33,7 @@ fn names(
     for placeholder in template.placeholders() {
         if !placeholder.is_constant() && target.binding(&placeholder.root).is_none() {
             let mut message = unknown_name(placeholder, target);
-            if guard.is_some_and(|guard| *guard == placeholder.root) {
+            if guard.is_some_and(|guard| tokens::plain(guard) == placeholder.argument()) {
                 message = message.help(format!(
                     "the guard `{}` exists once the key is locked; insert an argument",
                     placeholder.root
@@ -49,10 +49,7 @@ fn names(
     }
     let names = habit::Names {
         arguments: target.names(),
-        inserted: template
-            .placeholders()
-            .map(|value| value.root.as_str())
-            .collect(),
+        inserted: template.placeholders().map(Placeholder::argument).collect(),
     };
     for message in template.texts().flat_map(|text| habit::find(text, &names)) {
         diagnostics.error(*span, &message);
@@ -103,10 +100,14 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
             "no argument `{root}` for placeholder `<{text}>` of the key"
         ))
         .help(if target.binding("self").is_some() {
-            format!("write a constant with its path: `<self::{root}>` or `<Self::{root}>`")
+            format!(
+                "write a constant with its path: `<self::{root}>` or `<Self::{root}>`; for a \
+                 const parameter use an expression: `key = format!(…)`"
+            )
         } else {
             format!(
-                "write a constant with its path: `<self::{root}>`, or in an impl `<Self::{root}>`"
+                "write a constant with its path: `<self::{root}>`, or in an impl `<Self::{root}>`; \
+                 for a const parameter use an expression: `key = format!(…)`"
             )
         });
     }

@@ -4,7 +4,7 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, ReturnType, Signature, Type, Visibility};
+use syn::{Attribute, PathSegment, ReturnType, Signature, Type, Visibility};
 
 use crate::borrow::{self, Borrow};
 use crate::boxed::{self, Found};
@@ -211,7 +211,10 @@ impl Item {
     fn was_async(&self) -> bool {
         let is_generated_test = |attribute: &Attribute| {
             let segments = &attribute.path().segments;
-            1 < segments.len() && segments.last().is_some_and(|last| last.ident == "test")
+            let is_standard = |first: &PathSegment| first.ident == "core" || first.ident == "std";
+            1 < segments.len()
+                && segments.first().is_some_and(is_standard)
+                && segments.last().is_some_and(|last| last.ident == "test")
         };
         let mut start = self
             .body

@@ -266,6 +266,11 @@ impl Placeholder {
         })
     }
 
+    /// Returns the name of the argument, without `r#`.
+    pub(crate) fn argument(&self) -> &str {
+        self.root.strip_prefix("r#").unwrap_or(&self.root)
+    }
+
     /// True if the placeholder begins with a path, such as `<Self::KIND>`, and not with an
     /// argument.
     pub(crate) fn is_constant(&self) -> bool {
@@ -320,7 +325,7 @@ const FORMS: &str = "insert an argument `<id>`, a field `<order.user_id>`, a tup
 
 impl Member {
     fn parse(text: &str, member: &str) -> Result<Self, Message> {
-        if let Ok(index) = member.parse::<u32>() {
+        if let (false, Ok(index)) = (member.starts_with('+'), member.parse()) {
             return Ok(Self::Index(index));
         }
         if let Some(name) = member.strip_suffix("()").filter(|name| is_name(name)) {

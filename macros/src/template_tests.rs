@@ -101,6 +101,7 @@ fn every_malformed_placeholder_has_its_own_message() {
         ("<&id>", "`<&id>` is not a placeholder", "borrowed anyway"),
         ("<a+b>", "`<a+b>` is not a placeholder", "format!"),
         ("<a[0]>", "`<a[0]>` is not a placeholder", "format!"),
+        ("<a.+1>", "`<a.+1>` is not a placeholder", "format!"),
         ("<f(a)>", "`<f(a)>` is not a placeholder", "format!"),
         ("<Self::>", "`<Self::>` is not a placeholder", "format!"),
         (

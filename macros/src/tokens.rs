@@ -179,20 +179,23 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// True if an expression has a use of `name` that only borrows the value. Such a use neither moves
-/// the whole value nor calls `into_…` on it. Generated code uses `name` again only in this case,
-/// because a moved value cannot be used.
+/// True if an expression has a use of `name` that certainly only borrows the value. Such a use is
+/// an argument of a macro, has a `&`, or calls a method that does not consume. Generated code uses
+/// `name` again only in this case, because a moved value cannot be used.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {
         TokenTree::Ident(ident) if plain(ident) == name && is_variable(&tokens, index) => {
-            let consumed = matches!(
-                tokens.get(index + 2),
-                Some(TokenTree::Ident(method)) if method.to_string().starts_with("into")
-            );
-            tokens.len() == 1
-                || is_punct(&tokens, index.checked_sub(1), '&')
-                || (is_punct(&tokens, Some(index + 1), '.') && !consumed)
+            let end = fields_end(&tokens, index);
+            match tokens.get(end + 2) {
+                Some(TokenTree::Ident(method)) if is_punct(&tokens, Some(end + 1), '.') => {
+                    !consumes(&method.to_string())
+                }
+                _ => {
+                    (index == 0 && end + 1 == tokens.len())
+                        || is_punct(&tokens, index.checked_sub(1), '&')
+                }
+            }
         }
         TokenTree::Group(group) if is_punct(&tokens, index.checked_sub(1), '!') => {
             mentions(group.stream(), name)
@@ -203,11 +206,38 @@ pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(borrowed)
 }
 
-/// Like [`borrows`], but for the tokens inside a group. There, a name alone is an argument of a
-/// call, which moves the value.
+/// Returns the index of the last token of a variable and its fields, such as `order.id.0`. A name
+/// before a `(` or a `::` is a method.
+fn fields_end(tokens: &[TokenTree], mut end: usize) -> usize {
+    while is_punct(tokens, Some(end + 1), '.') {
+        let is_method = match tokens.get(end + 3) {
+            Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,
+            _ => is_punct(tokens, Some(end + 3), ':'),
+        };
+        if is_method {
+            break;
+        }
+        end += 2;
+    }
+    end
+}
+
+/// True if methods with this name usually take `self` by value, as in the standard library.
+fn consumes(method: &str) -> bool {
+    let words = [
+        "and", "collect", "expect", "filter", "flatten", "into", "map", "ok", "or", "then",
+        "unwrap", "xor", "zip",
+    ];
+    let first = method.split('_').next().unwrap_or_default();
+    words.contains(&first)
+}
+
+/// Like [`borrows`], but for the tokens inside a group. There, a name or a field alone is an
+/// argument of a call, which moves the value.
 fn borrows_inside(group: &Group, name: &str) -> bool {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
-    let alone = matches!(tokens.as_slice(), [TokenTree::Ident(ident)] if plain(ident) == name);
+    let alone = matches!(tokens.first(), Some(TokenTree::Ident(_)))
+        && fields_end(&tokens, 0) + 1 == tokens.len();
     !alone && borrows(group.stream(), name)
 }
 
@@ -254,7 +284,17 @@ mod tests {
             ("format!(\"{}\", id)", true),
             ("format!(\"{id}\")", true),
             ("f(&id)", true),
-            ("f(id.name)", true),
+            ("id.name.trim()", true),
+            ("f(id.name.trim())", true),
+            ("f((id.len()))", true),
+            ("id.parse::<u64>()", true),
+            ("id.0", true),
+            ("f(id.name)", false),
+            ("f(id.0.name)", false),
+            ("id.name + \"x\"", false),
+            ("id.name.into()", false),
+            ("id.unwrap_or_default()", false),
+            ("id.name.map(f)", false),
             ("id.into_key()", false),
             ("id.into()", false),
             ("f(id)", false),

@@ -239,7 +239,7 @@ impl fmt::Write for Encoder<'_> {
 fn is_structural(character: char) -> bool {
     (character == ':' && !seeded!(ColonUnencoded))
         || matches!(character, '%' | '{' | '}')
-        || character.is_ascii_control()
+        || character.is_control()
         || character.is_whitespace()
 }
 
@@ -261,11 +261,11 @@ mod tests {
     fn structural_characters_are_encoded() {
         let mut key = Key::new();
         key.literal("order:{");
-        key.part("id", "a:b%{c} d\n\u{2003}é");
+        key.part("id", "a:b%{c} d\n\u{2003}\u{9b}é");
         key.literal("}");
         assert_eq!(
             key.finish().unwrap(),
-            "order:{a%3Ab%25%7Bc%7D%20d%0A%E2%80%83é}"
+            "order:{a%3Ab%25%7Bc%7D%20d%0A%E2%80%83%C2%9Bé}"
         );
     }
 

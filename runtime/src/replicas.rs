@@ -22,10 +22,10 @@ pub enum Replicas {
     /// permanently removed replica counts until the Sentinels forget it (`SENTINEL RESET`) and the
     /// pool is connected again.
     ///
-    /// In a cluster, and with the URL of one server, no Sentinel reports the number. So a pool that
-    /// connects while a replica is away counts that replica only after its return. A replica that is
-    /// added later may not count before the pool's next connection. Use `AtLeast(2)` if two replicas
-    /// must always confirm.
+    /// In a cluster, and with the URL of one server, no Sentinel reports the number. So a pool
+    /// that connects while a replica is away counts that replica only after its return. A replica
+    /// that is added later may not count before the pool's next connection. Use `AtLeast(2)` if
+    /// two replicas must always confirm.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

@@ -93,6 +93,13 @@ async fn bare(record: &Record, _: Witness) -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(key = "g:<r#type.id>", ttl = "5s", guard = lock)]
+async fn raw(record: &Record, r#type: Witness) -> Result<(), LockError> {
+    record.lock.set(lock).expect("once");
+    tick().await;
+    Ok(())
+}
+
 impl Witness {
     #[distributed_lock(key = "e:<self.id>", ttl = "5s", guard = lock)]
     async fn consumed(self) -> Result<(), LockError> {
@@ -154,6 +161,9 @@ async fn key_only_arguments_are_dropped_before_the_release() {
         .await
         .unwrap();
     assert_eq!(record.deaths(), held(&["key"]));
+    let record = Record::default();
+    locked(raw(&record, record.witness("raw"))).await.unwrap();
+    assert_eq!(record.deaths(), held(&["raw"]));
 }
 
 #[tokio::test]

@@ -9,7 +9,14 @@ async fn r#move(r#type: u8, r#match: u8) -> Result<u8, LockError> {
     Ok(r#type + r#match)
 }
 
+#[distributed_lock(key = "raw:<r#type>/#type", ttl = "1s")]
+async fn inserted(r#type: u8) -> Result<u8, LockError> {
+    tick().await;
+    Ok(r#type)
+}
+
 #[tokio::test]
 async fn raw_identifiers_work_in_names_keys_and_guards() {
     assert_eq!(locked(r#move(1, 2)).await, Ok(3));
+    assert_eq!(locked(inserted(1)).await, Ok(1));
 }

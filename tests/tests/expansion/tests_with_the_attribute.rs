@@ -1,6 +1,25 @@
-use leasehold::{LockError, distributed_lock};
+use std::sync::LazyLock;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use tokio::runtime::Runtime;
 
 use super::support::{pool, tick};
+
+/// A path to the test attribute, as in crates with a test attribute of their own.
+mod test_log {
+    pub(crate) use ::core::prelude::v1::test;
+}
+
+fn connected() -> LockPool {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    RUNTIME.block_on(pool())
+}
+
+#[distributed_lock(key = "port:5432", ttl = "1s", pool = connected())]
+#[test_log::test]
+fn the_attribute_works_above_a_synchronous_test() -> Result<(), LockError> {
+    Ok(())
+}
 
 #[distributed_lock(key = "port:5432", ttl = "1s", pool = pool().await)]
 #[tokio::test]

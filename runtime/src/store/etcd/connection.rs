@@ -24,6 +24,7 @@ use super::messages::{
     RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse, WatchCreate,
     WatchRequest, WatchResponse,
 };
+use super::{PROBE, PROBE_EVERY, PROBES};
 use crate::base::seeded::seeded;
 use crate::store::session::members::Access;
 use crate::store::{Failure, login};
@@ -38,13 +39,6 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// than every 5 s, or come without an open request.
 const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(2);
-
-/// Time without traffic after which the kernel sends a TCP probe, the interval of the probes, and
-/// the number of unanswered ones that end the connection. Without probes, a firewall may drop an
-/// idle connection, and the next call would notice it.
-pub(super) const PROBE: Duration = Duration::from_secs(15);
-pub(super) const PROBE_EVERY: Duration = Duration::from_secs(5);
-pub(super) const PROBES: u32 = 3;
 
 /// Time without any answer to a request after which a connection is given up, even if pings are
 /// answered. The member may have lost contact with the cluster, and another member may work.

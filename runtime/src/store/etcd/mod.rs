@@ -18,6 +18,8 @@
 //! - [`address`] parses the URL, [`failure`] has the meaning of the server's errors, and [`check`]
 //!   checks a cluster for problems. [`backend`] connects a store.
 
+use std::time::Duration;
+
 pub(crate) mod address;
 mod backend;
 mod check;
@@ -39,3 +41,10 @@ pub(crate) mod service;
 mod session;
 #[cfg(feature = "tls")]
 mod tls;
+
+/// Time without traffic after which the kernel sends a TCP probe, the interval of the probes, and
+/// the number of unanswered ones that end the connection. Without probes, a firewall may drop an
+/// idle connection, and the next call would notice it.
+const PROBE: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint, Error, Identity};
 use tower::{Service as _, service_fn};
 
-use super::connection::{PROBE, PROBE_EVERY, PROBES};
+use super::{PROBE, PROBE_EVERY, PROBES};
 use crate::error::LockError;
 use crate::store::tls::{Tls, misread};
 
