@@ -7,7 +7,9 @@ use super::*;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
+use crate::inspect::pattern::Pattern;
 use crate::selftest::conformance::{self, Promises};
+use crate::store::source::Place;
 use crate::store::{Give, GiveKind, OpId, Take, TakeKind};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -66,6 +68,21 @@ fn release(store: &mut MemoryStore, token: Token) {
 
 fn token() -> Token {
     Token::random(Nonce::new())
+}
+
+/// Fails if a list of locks shows a lock of a readiness probe.
+#[test]
+fn reserved_keys_are_not_listed() {
+    let space = Space::new(Clock::System);
+    let mut store = MemoryStore::inside(Arc::clone(&space));
+    for name in ["%leasehold:ready:1", "k"] {
+        let take = Take::lock(FullKey::new("", name), token(), TTL, "");
+        let taken = ask(&mut store, Op::Take(take));
+        assert!(matches!(taken, Reply::Acquired { .. }), "{taken:?}");
+    }
+    let page = space.page("", &Pattern::new("*"), &Place(String::new()));
+    let names: Vec<_> = page.locks.iter().map(|lock| lock.key.as_str()).collect();
+    assert_eq!(names, ["k"]);
 }
 
 #[test]

@@ -288,6 +288,34 @@ async fn an_unavailable_key_leaves_the_other_keys_free() {
     guard.expect("free").release().await.expect("released");
 }
 
+/// A key gets data of another type while a process queues for it. Fails if a call for several keys
+/// overwrites this data.
+#[tokio::test]
+async fn data_of_another_type_is_not_overwritten() {
+    let server = Server::start();
+    let (url, probe) = (server.url(), server.probe());
+    let (holder, next, third) = (
+        connect(&url).await,
+        connect(&url).await,
+        connect(&url).await,
+    );
+    let held = holder.lock("b").ttl(TTL).acquire().await.expect("free");
+    let waiting = tokio::spawn(next.lock("b").ttl(TTL).wait(HANG).acquire());
+    let queues = || !probe.keys("lock:*queue*").is_empty();
+    wait::until_async("it queues", HANG, queues).await;
+    probe.delete("lock:b");
+    probe.run::<()>(cmd("RPUSH").arg("lock:b").arg("theirs"));
+    let all = third.lock_all(["a", "b"]).ttl(TTL).acquire().await;
+    match all.expect_err("it is no lock") {
+        LockError::Unavailable { source } => assert_eq!(source.code(), "WRONGTYPE"),
+        other => panic!("{other:?}"),
+    }
+    waiting.abort();
+    drop(held);
+    let list: Vec<String> = probe.run(cmd("LRANGE").arg("lock:b").arg(0).arg(-1));
+    assert_eq!(list, ["theirs"]);
+}
+
 /// Fails if a call gets its locks although the replica has not confirmed them, or if these locks
 /// stay on the server.
 #[tokio::test(flavor = "multi_thread")]
