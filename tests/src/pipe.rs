@@ -15,6 +15,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+/// Time in which a connection should get its next TCP probe.
+const SOON: Duration = Duration::from_secs(20);
+
 /// The treatment of bytes that arrive after this value is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
@@ -110,7 +113,8 @@ impl Pipe {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// True if clients have idle connections, and the kernel sends TCP probes on all of them.
+    /// True if clients have connections, and the kernel will soon send a TCP probe on each of them.
+    /// By default it would send one after two hours.
     ///
     /// # Panics
     ///
@@ -118,14 +122,14 @@ impl Pipe {
     pub fn are_clients_probed(&self) -> bool {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's connections");
         let remote = format!("0100007F:{:04X}", self.address.port());
-        let timers = table.lines().filter_map(|line| {
+        let probes = table.lines().filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            // `01` is an established connection, and `02` the timer of the probes.
+            // `01` is an established connection.
             let is_client = fields[2] == remote && fields[3] == "01";
-            is_client.then(|| fields[5].starts_with("02"))
+            is_client.then(|| probed_in(fields[5]).is_some_and(|time| time <= SOON))
         });
-        let timers: Vec<bool> = timers.collect();
-        !timers.is_empty() && timers.into_iter().all(|probed| probed)
+        let probes: Vec<bool> = probes.collect();
+        !probes.is_empty() && probes.into_iter().all(|probed| probed)
     }
 
     /// Closes all connections.
@@ -210,4 +214,11 @@ async fn pass(
             return;
         }
     }
+}
+
+/// Returns the time until the next TCP probe, from the timer of a connection in `/proc/net/tcp`.
+/// `02` is the timer of the probes. It counts hundredths of a second.
+fn probed_in(timer: &str) -> Option<Duration> {
+    let ticks = u64::from_str_radix(timer.strip_prefix("02:")?, 16).ok()?;
+    Some(Duration::from_millis(ticks * 10))
 }
