@@ -43,13 +43,17 @@ pub(crate) fn length(spec: &LockSpec, length: &Length) -> TokenStream {
         Length::Expression(expression) => {
             let length = user(spec, expression.to_token_stream());
             let is_name = matches!(**expression, Expr::Path(_));
-            if is_name { length } else { alone(&length) }
+            if is_name {
+                length
+            } else {
+                alone(&quote_spanned!(here()=> __leasehold::core::convert::identity(#length)))
+            }
         }
     }
 }
 
-/// Returns a block that drops the temporaries of an expression. A guard of a mutex in one option is
-/// then dropped before the next option is evaluated.
+/// Returns a block that drops the temporaries of a generated call. A guard of a mutex in one option
+/// is then dropped before the next option is evaluated.
 pub(crate) fn alone(expression: &TokenStream) -> TokenStream {
     quote_spanned!(here()=> { #expression })
 }

@@ -179,39 +179,51 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// True if an expression has a use of `name` that certainly only borrows the value. Such a use is
-/// an argument of a macro, has a `&`, or calls a method that does not consume. Generated code uses
-/// `name` again only in this case, because a moved value cannot be used.
+/// True if an expression has a use of `name` that probably only borrows the value: as the whole
+/// expression, behind a `&`, in a `format!`, by an index, or by a method that is not known to
+/// consume. Generated code uses `name` again only in this case, because a moved value cannot be
+/// used.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {
         TokenTree::Ident(ident) if plain(ident) == name && is_variable(&tokens, index) => {
             let end = fields_end(&tokens, index);
-            match tokens.get(end + 2) {
-                Some(TokenTree::Ident(method)) if is_punct(&tokens, Some(end + 1), '.') => {
+            match (tokens.get(end + 1), tokens.get(end + 2)) {
+                (Some(TokenTree::Punct(dot)), Some(TokenTree::Ident(method)))
+                    if dot.as_char() == '.' =>
+                {
                     !consumes(&method.to_string())
                 }
-                _ => {
-                    (index == 0 && end + 1 == tokens.len())
-                        || is_punct(&tokens, index.checked_sub(1), '&')
+                (Some(TokenTree::Group(group)), _) => group.delimiter() == Delimiter::Bracket,
+                (next, _) => {
+                    (index == 0 && next.is_none()) || is_punct(&tokens, index.checked_sub(1), '&')
                 }
             }
         }
-        TokenTree::Group(group) if is_punct(&tokens, index.checked_sub(1), '!') => {
-            mentions(group.stream(), name)
-        }
+        TokenTree::Group(group) if is_format(&tokens[..index]) => mentions(group.stream(), name),
         TokenTree::Group(group) => borrows_inside(group, name),
         _ => false,
     };
     tokens.iter().enumerate().any(borrowed)
 }
 
+/// True if these tokens end with the name of a macro such as `format!`, which borrows.
+fn is_format(tokens: &[TokenTree]) -> bool {
+    match tokens {
+        [.., TokenTree::Ident(name), TokenTree::Punct(mark)] => {
+            mark.as_char() == '!' && name.to_string().contains("format")
+        }
+        _ => false,
+    }
+}
+
 /// Returns the index of the last token of a variable and its fields, such as `order.id.0`. A name
-/// before a `(` or a `::` is a method.
+/// before a `(` or a `::` is a method, and `await` is no field.
 fn fields_end(tokens: &[TokenTree], mut end: usize) -> usize {
     while is_punct(tokens, Some(end + 1), '.') {
-        let is_method = match tokens.get(end + 3) {
-            Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,
+        let is_method = match (tokens.get(end + 2), tokens.get(end + 3)) {
+            (Some(TokenTree::Ident(name)), _) if name == "await" => true,
+            (_, Some(TokenTree::Group(group))) => group.delimiter() == Delimiter::Parenthesis,
             _ => is_punct(tokens, Some(end + 3), ':'),
         };
         if is_method {
@@ -222,14 +234,32 @@ fn fields_end(tokens: &[TokenTree], mut end: usize) -> usize {
     end
 }
 
-/// True if methods with this name usually take `self` by value, as in the standard library.
+/// True if methods with this name take `self` by value in the standard library, and for `await`.
 fn consumes(method: &str) -> bool {
-    let words = [
-        "and", "collect", "expect", "filter", "flatten", "into", "map", "ok", "or", "then",
-        "unwrap", "xor", "zip",
+    let names = [
+        "and",
+        "and_then",
+        "await",
+        "collect",
+        "filter",
+        "filter_map",
+        "flatten",
+        "map",
+        "map_err",
+        "map_or",
+        "map_or_else",
+        "ok",
+        "ok_or",
+        "ok_or_else",
+        "or",
+        "or_else",
+        "then",
+        "then_some",
+        "xor",
+        "zip",
     ];
-    let first = method.split('_').next().unwrap_or_default();
-    words.contains(&first)
+    let starts = ["expect", "into", "unwrap"];
+    names.contains(&method) || starts.iter().any(|start| method.starts_with(start))
 }
 
 /// Like [`borrows`], but for the tokens inside a group. There, a name or a field alone is an
@@ -295,6 +325,13 @@ mod tests {
             ("id.name.into()", false),
             ("id.unwrap_or_default()", false),
             ("id.name.map(f)", false),
+            ("id.map_id()", true),
+            ("id.names[0]", true),
+            ("f(id[0].name)", true),
+            ("id.await", false),
+            ("id.name.await", false),
+            ("vec![id]", false),
+            ("f(!(id.name))", false),
             ("id.into_key()", false),
             ("id.into()", false),
             ("f(id)", false),

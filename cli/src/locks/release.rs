@@ -62,7 +62,12 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
 /// present state `now`: it has no other holders. A lock without holders must be kept or reserved as
 /// before. A process that only a minority of the nodes reports does not hold the lock.
 fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
-    if now.holders.is_empty() {
+    let holds = |holder: &&Holder| match (holder.nodes, now.nodes) {
+        (Some(with), Some(all)) => all < 2 * with,
+        _ => true,
+    };
+    let holders: Vec<&Holder> = now.holders.iter().filter(holds).collect();
+    if holders.is_empty() {
         return (agreed.state, agreed.fence) == (now.state, now.fence);
     }
     let ends = |holder: &Holder, at: Instant| holder.expires_in.map(|left| at + left);
@@ -72,17 +77,16 @@ fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
             && match (a.fence, a.foreign) {
                 (Some(_), _) => true,
                 // A client without leasehold leaves no other mark of its lock than its end.
-                (None, true) => ends(b, Instant::now()) <= ends(a, shown + READING),
+                (None, true) => match (ends(a, shown + READING), ends(b, Instant::now())) {
+                    (Some(agreed), Some(now)) => now <= agreed,
+                    (agreed, now) => agreed.is_none() && now.is_none(),
+                },
                 // The same function of the same process may hold the lock again.
                 (None, false) => a.since == b.since,
             }
     };
-    let holds = |holder: &&Holder| match (holder.nodes, now.nodes) {
-        (Some(with), Some(all)) => all < 2 * with,
-        _ => true,
-    };
-    let mut holders = now.holders.iter().filter(holds);
-    holders.all(|holder| agreed.holders.iter().any(|known| same(known, holder)))
+    let is_agreed = |holder: &&Holder| agreed.holders.iter().any(|known| same(known, holder));
+    holders.iter().all(is_agreed)
 }
 
 /// Reports that the lock is free.

@@ -158,11 +158,10 @@ impl Provider {
         (self.function)().await
     }
 
-    /// Permits one more call of the function, until the permit is dropped. Each call has a thread,
-    /// and a blocked call can outlast many attempts to connect.
-    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, SourceError> {
-        let permit = Arc::clone(&self.calls).try_acquire_owned();
-        permit.map_err(|_| format!("{MOST_CALLS} earlier calls have not ended").into())
+    /// Waits until one more call of the function is permitted. The permit ends when it is dropped.
+    /// Each call has a thread, and a blocked call can outlast many attempts to connect.
+    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, SourceError> {
+        Ok(Arc::clone(&self.calls).acquire_owned().await?)
     }
 }
 

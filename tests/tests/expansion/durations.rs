@@ -22,6 +22,12 @@ async fn from_an_argument(settings: &Settings) -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(key = "a", ttl = TTL, wait = if soon { TTL } else { TTL * 2 } / 2)]
+async fn chosen(soon: bool) -> Result<(), LockError> {
+    tick().await;
+    Ok(())
+}
+
 #[distributed_lock(
     key = "a",
     ttl = "1m30s",
@@ -45,6 +51,7 @@ async fn literals_and_expressions() {
     locked(async {
         constant().await.unwrap();
         from_an_argument(&Settings { ttl: TTL }).await.unwrap();
+        chosen(true).await.unwrap();
         combined().await.unwrap();
         longest().await.unwrap();
     })

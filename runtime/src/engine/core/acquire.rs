@@ -108,8 +108,7 @@ impl Core {
         let current = match ticket.stage() {
             Stage::Queued => false,
             Stage::Asking { op: asked, .. } => *asked == op,
-            Stage::Held(_) if ticket.is_settled() => return self.signal(Signal::Settled(id, true)),
-            Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return,
+            Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return self.settled(id),
         };
         let in_time = ticket.is_in_time(now);
         match result {
@@ -136,6 +135,14 @@ impl Core {
             Ok(Reply::Recalled(kept)) => self.recalled(id, &kept, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
+        }
+    }
+
+    /// Notifies the caller if the ticket `id` holds its lock and all its acquires have answers.
+    pub(super) fn settled(&mut self, id: TicketId) {
+        let ticket = self.tickets.get(id);
+        if ticket.is_some_and(|ticket| ticket.lease().is_some() && ticket.is_settled()) {
+            self.signal(Signal::Settled(id, true));
         }
     }
 

@@ -138,6 +138,8 @@ impl Core {
         if matches!(ticket.stage(), Stage::Asking { op: asked, .. } if *asked == op) {
             self.signal(Signal::Apart(id));
             self.leave(id, false, now);
+        } else {
+            self.settled(id);
         }
     }
 }

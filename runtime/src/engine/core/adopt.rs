@@ -104,7 +104,7 @@ impl Core {
         };
         ticket.answered(op, &result);
         let Some(adoption) = ticket.adoption().filter(|_| ticket.is_asking()) else {
-            return;
+            return self.settled(id);
         };
         let terms = ticket.acquire().terms;
         match result {

@@ -75,7 +75,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
         }
         let mut waits = JoinSet::new();
         for name in names {
-            let asks = tenants.pool.lock(name).ttl(TTL).wait(ttl);
+            let asks = tenants.pool.lock(name).ttl(ttl).wait(ttl);
             waits.spawn(async move { asks.acquire().await.err() });
         }
         // By the end of this sleep, each call has sent its request.

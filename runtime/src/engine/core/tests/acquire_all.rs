@@ -159,6 +159,32 @@ fn a_failed_request_is_repeated_with_the_same_tokens() {
     assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
 }
 
+/// The first answer to a request for two locks comes after both are granted individually. Fails if
+/// this answer is not reported, so that the locks could not be handed over.
+#[test]
+fn a_late_answer_for_all_is_reported() {
+    let late_answers = [
+        Ok(Reply::HeldAmong {
+            at: 1,
+            left: None,
+            owner: None,
+        }),
+        Ok(both()),
+    ];
+    for late in late_answers {
+        let mut core = core();
+        let ids = all(&mut core, ONE_TRY, START);
+        let first = asked_for_all(&mut core, START);
+        core.connected(START);
+        for (request, fence) in core.take_requests(START).iter().zip(1..) {
+            core.reply(request.id, taken(fence), START);
+        }
+        core.take_signals();
+        core.reply(first, late, START);
+        assert_eq!(core.take_signals(), ids.map(|id| Signal::Settled(id, true)));
+    }
+}
+
 /// A call is dropped while its request for two locks has no answer. Fails if the locks are not
 /// removed, or if a removal can overtake that request.
 #[test]

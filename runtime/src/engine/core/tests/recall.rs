@@ -204,6 +204,23 @@ fn an_adopted_lock_is_held() {
     assert_eq!(releases(&core.take_requests(now)), 1);
 }
 
+/// Two adoptions of a lock are under way, and the second is answered first. Fails if the answer to
+/// the first is not reported, so that the lock could not be handed over again.
+#[test]
+fn a_late_answer_to_an_adoption_is_reported() {
+    let (mut core, id) = (core(), TicketId(2));
+    let adoption = given_away(&mut core);
+    core.adopt(id, acquire(2, ONE_TRY), adoption, START);
+    let first = adopts(&mut core, START);
+    let again = core.next_due().expect("it tries again");
+    core.tick(again);
+    let second = adopts(&mut core, again);
+    core.reply(second, taken(7), again);
+    assert!(core.take_signals().contains(&Signal::Settled(id, false)));
+    core.reply(first, taken(7), again);
+    assert_eq!(core.take_signals(), [Signal::Settled(id, true)]);
+}
+
 /// The fence in a handover may be wrong. The store gave the adopted lock the fences 7 to 10. Fails
 /// if the adopter gets another fence.
 #[test]
