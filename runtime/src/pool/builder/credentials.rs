@@ -19,11 +19,11 @@ impl LockPoolBuilder {
     /// second. Meanwhile, calls with `wait` wait, and the error of a refused call names the user.
     /// Held locks are renewed over the old connection, if it is still open.
     ///
-    /// The function runs on a separate thread with its own tokio runtime, so it may block. If it
-    /// takes longer than the time limit of the connection attempt (at most the
-    /// [`io_timeout`](Self::io_timeout)), its future is dropped. A panic counts as a failure. With
-    /// Sentinels, the credentials are those of the data servers; for a cluster and for
-    /// `redlock://`, they are those of all nodes. `memory://` has no login:
+    /// The function runs on a separate thread with its own tokio runtime, so it may block. At most
+    /// 64 calls run at the same time. If one takes longer than the time limit of the connection
+    /// attempt (at most the [`io_timeout`](Self::io_timeout)), its future is dropped. A panic
+    /// counts as a failure. With Sentinels, the credentials are those of the data servers; for a
+    /// cluster and for `redlock://`, they are those of all nodes. `memory://` has no login:
     /// [`connect`](Self::connect) then returns [`LockError::Config`](crate::LockError::Config).
     ///
     /// ```no_run

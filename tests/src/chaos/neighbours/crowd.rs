@@ -59,7 +59,6 @@ struct Crowd {
 /// Makes another process hold a lock for each of these names. For each lock, starts one waiting
 /// call of the process under test (`tenants`).
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
-    let ttl = LONG * 2;
     tenants.runtime.block_on(async {
         let other = connect(url).await;
         let mut held = Vec::new();
@@ -75,7 +74,8 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
         }
         let mut waits = JoinSet::new();
         for name in names {
-            let asks = tenants.pool.lock(name).ttl(ttl).wait(ttl);
+            // All calls get their locks at once, so a short lease could end before its call runs.
+            let asks = tenants.pool.lock(name).ttl(LONG / 2).wait(LONG * 2);
             waits.spawn(async move { asks.acquire().await.err() });
         }
         // By the end of this sleep, each call has sent its request.
