@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStderr, ChildStdin, Stdio};
-use std::time::Duration;
 
 use leasehold::LockPool;
 use leasehold_tests::server::Server;
@@ -13,15 +12,20 @@ use super::scene::Scene;
 use crate::harness::journal::Journal;
 use crate::harness::{Ended, LONG, Running, ended, leasehold, run};
 
-/// Runs `leasehold release`, and writes `answer` to its standard input.
-fn answered(url: &str, key: &str, answer: &str) -> Ended {
+/// Starts `leasehold release` with pipes.
+fn begin(url: &str, key: &str) -> Child {
     let mut command = leasehold(url);
     command.args(["release", key]);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the command starts");
+    command.spawn().expect("the command starts")
+}
+
+/// Runs `leasehold release`, and writes `answer` to its standard input.
+fn answered(url: &str, key: &str, answer: &str) -> Ended {
+    let mut child = begin(url, key);
     let mut input = child.stdin.take().expect("it is piped");
     // The write fails if the command asks no question and has ended already. This error is ignored.
     let _ = input.write_all(answer.as_bytes());
@@ -38,13 +42,7 @@ struct Dialog {
 
 impl Dialog {
     fn begin(url: &str, key: &str) -> Self {
-        let mut command = leasehold(url);
-        command.args(["release", key]);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut command = command.spawn().expect("the command starts");
+        let mut command = begin(url, key);
         Self {
             input: command.stdin.take().expect("it is piped"),
             questions: command.stderr.take().expect("it is piped"),
@@ -134,12 +132,10 @@ fn a_confirmation_is_for_the_named_foreign_client() {
         set.arg("lock:job").arg("a script").arg(options);
         assert_eq!(probe.run::<String>(&set), "OK");
     };
-    for next in [&["EX", "600"][..], &[]] {
+    for next in [&["EX", "700"][..], &[]] {
         set(&["EX", "600"]);
         let mut dialog = Dialog::begin(&server.url(), "job");
         dialog.is_asked();
-        // The ends of the two locks differ by more than their inspection takes.
-        std::thread::sleep(Duration::from_millis(200));
         set(next);
         dialog.answer("y");
         dialog.is_asked();
