@@ -18,15 +18,14 @@ use crate::store::Failure;
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
 /// Longest pause in the first seconds of an outage. A lease of 2 s must survive an outage of 0.8 s
-/// (0.4 of its ttl). Therefore the store must reconnect within a few hundred milliseconds of the
-/// server's return.
-const SHORT_RETRY: Duration = Duration::from_millis(200);
+/// (0.4 of its ttl). At worst, 0.4 s remain for this pause, the new connection and the renewal.
+const SHORT_RETRY: Duration = Duration::from_millis(100);
 
 /// Longest pause after `SHORT_RETRIES` attempts, in a long outage. By then, short leases have
 /// ended, and longer leases outlast a pause of this length. With shorter pauses, many clients would
 /// flood a returning server with connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
-const SHORT_RETRIES: u32 = 30;
+const SHORT_RETRIES: u32 = 60;
 
 /// Time limit of one attempt to reconnect, even if `io_timeout` is longer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
