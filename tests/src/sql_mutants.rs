@@ -65,7 +65,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "PinsAreNotSeen",
-        "    pinned := NOT FOUND;\n    EXIT;",
+        "    pinned := NOT FOUND OR NOT leasehold._is_sole_locker(k);\n    EXIT;",
         "    pinned := false;\n    EXIT;",
     ),
     (
@@ -131,9 +131,19 @@ const MUTANTS: &[Mutant] = &[
         "false",
     ),
     (
-        "BatchesTakePinned",
+        "BatchesLockTooWeakly",
         "AND NOT r.queued FOR UPDATE OF r SKIP LOCKED",
         "AND NOT r.queued",
+    ),
+    (
+        "BatchesForgetEndedPins",
+        "AND r.xmax = pg_current_xact_id()::xid\n      RETURNING",
+        "\n      RETURNING",
+    ),
+    (
+        "EndedPinsAreForgotten",
+        "RETURN EXISTS (SELECT FROM leasehold.locks r WHERE r.key = k AND r.xmax = pg_current_xact_id()::xid);",
+        "RETURN true;",
     ),
     (
         "BatchesOvertakeTheQueue",
@@ -142,8 +152,8 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "BatchesServeTheLast",
-        "fn, place) ORDER BY f.key, f.place",
-        "fn, place) ORDER BY f.key, f.place DESC",
+        "f(verb, key, place)\n        ORDER BY f.key, f.place",
+        "f(verb, key, place)\n        ORDER BY f.key, f.place DESC",
     ),
     (
         "BatchesReleaseInAnyOrder",

@@ -128,6 +128,15 @@ BEGIN
   RETURN '{}';
 END $$;
 
+-- True if this transaction, which has locked the row of `k` twice, is the only one in the list of
+-- the row's lockers (a multixact). The list still has a pin that has ended since the first lock.
+-- After an update of such a row, PostgreSQL lets older snapshots pass: `verify` would succeed for a
+-- former holder.
+CREATE FUNCTION leasehold._is_sole_locker(k text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM leasehold.locks r WHERE r.key = k AND r.xmax = pg_current_xact_id()::xid);
+END $$;
+
 -- Locks the row of `k`, and returns its current state: an expired lock is free, and a free lock is
 -- handed to the process that waits first, unless that is `me`. `pinned`: no token may get the lock
 -- now. With `waits`, creates a missing row, and waits for a row that another call has locked.
@@ -139,8 +148,12 @@ DECLARE
 BEGIN
   LOOP
     SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;
-    pinned := NOT FOUND;
-    EXIT WHEN FOUND;
+    IF FOUND THEN
+      -- Without `waits`, `_lock` has locked the row before.
+      pinned := NOT waits AND NOT leasehold._is_sole_locker(k);
+      EXIT;
+    END IF;
+    pinned := true;
     IF NOT waits THEN
       SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE SKIP LOCKED;
       EXIT;
@@ -150,7 +163,7 @@ BEGIN
     SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
     CONTINUE WHEN NOT FOUND;
     PERFORM FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;
-    pinned := NOT FOUND;
+    pinned := NOT FOUND OR NOT leasehold._is_sole_locker(k);
     EXIT;
   END LOOP;
   IF l.key IS NULL THEN RETURN; END IF;

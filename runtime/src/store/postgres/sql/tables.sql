@@ -13,7 +13,7 @@
 -- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which does not
 --   conflict with a pin.
 -- * Each function that gives a lock to another token first tries FOR UPDATE, with SKIP LOCKED. On a
---   pinned row this fails without a wait.
+--   pinned row this fails without a wait. See `_is_sole_locker`.
 -- * A call with several keys may wait while it creates rows, in the order of the keys. Then it may
 --   wait while it locks rows, in the same order, and afterwards it waits for no row. So calls
 --   cannot deadlock. No call waits for an application.

@@ -120,27 +120,31 @@ BEGIN
   RETURN true;
 END $$;
 
--- Acquires in one statement the free keys that no transaction pins and no process waits for: nearly
--- all acquires of a batch. Returns the fence of each acquired key at the key's position in
+-- Acquires at once the free keys that no transaction pins and no process waits for: nearly all
+-- acquires of a batch. Returns the fence of each acquired key at the key's position in
 -- `keys`. `_acquire` and similar functions carry out the other requests, and every request for a
 -- key after the first.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
+  places bigint[];
   g record;
 BEGIN
-  FOR g IN
+  places := ARRAY(
     WITH firsts AS (
-      SELECT DISTINCT ON (f.key) f.* FROM unnest(verbs, keys, tokens, ttls, numbers, functions)
-        WITH ORDINALITY AS f(verb, key, token, ttl, spare, fn, place) ORDER BY f.key, f.place
-    ), open AS (
-      SELECT a.* FROM firsts a JOIN leasehold.locks r ON r.key = ANY (ARRAY[a.key])
-        WHERE a.verb = 'acquire' AND r.state = 'free' AND NOT r.queued FOR UPDATE OF r SKIP LOCKED
+      SELECT DISTINCT ON (f.key) f.* FROM unnest(verbs, keys) WITH ORDINALITY AS f(verb, key, place)
+        ORDER BY f.key, f.place
     )
+    SELECT a.place FROM firsts a JOIN leasehold.locks r ON r.key = ANY (ARRAY[a.key])
+      WHERE a.verb = 'acquire' AND r.state = 'free' AND NOT r.queued FOR UPDATE OF r SKIP LOCKED);
+  FOR g IN
     UPDATE leasehold.locks r SET state = 'held', token = a.token, process = me, fence = leasehold._next_fence(r),
         reserved = a.spare, function = a.fn, timeline = leasehold._timeline(), expires_at = leasehold._after(a.ttl)
-      FROM open a WHERE r.key = ANY (ARRAY[a.key]) RETURNING a.place, r.fence
+      FROM unnest(keys, tokens, ttls, numbers, functions) WITH ORDINALITY AS a(key, token, ttl, spare, fn, place)
+      -- For the last condition, see `_is_sole_locker`.
+      WHERE a.place = ANY (places) AND r.key = ANY (ARRAY[a.key]) AND r.xmax = pg_current_xact_id()::xid
+      RETURNING a.place, r.fence
   LOOP
     fences[g.place] := g.fence;
   END LOOP;

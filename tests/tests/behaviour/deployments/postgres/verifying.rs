@@ -177,6 +177,89 @@ async fn snapshots() {
     }
 }
 
+/// Calls of another process for the keys `lock:a` and `lock:z`. The result is true if the call got
+/// `lock:a`.
+const CALLS: [&str; 2] = [
+    "SELECT (array_agg(x.taken))[1] FROM leasehold.take(gen_random_uuid(),
+         ARRAY['acquire', 'acquire'], ARRAY['lock:a', 'lock:z'],
+         ARRAY[gen_random_uuid(), gen_random_uuid()], ARRAY[60000, 60000], ARRAY[0, 0],
+         ARRAY[false, false], ARRAY['next', 'next']) x",
+    "SELECT bool_and(x.refused IS NULL) FROM leasehold.take_all(gen_random_uuid(),
+         ARRAY['lock:a', 'lock:z'], ARRAY[gen_random_uuid(), gen_random_uuid()], 60000, 'next') x",
+];
+
+/// A transaction takes a snapshot, and then the holder releases the lock. A call with two keys gets
+/// the lock. In the second case, a transaction that has verified the lock ends while this call
+/// waits for its other key. Fails if `verify` then accepts the old fence in the snapshot: this
+/// transaction would commit after the next holder got the lock.
+#[tokio::test]
+async fn snapshots_are_refused_after_calls_with_several_keys() {
+    let cases = CALLS.map(|call| [(call, false), (call, true)]);
+    for (call, is_pinned) in cases.into_iter().flatten() {
+        let (database, pool) = fresh().await;
+        let (mut old, mut pin) = (database.client().await, database.client().await);
+        let (mut blocker, probe) = (database.client().await, database.probe("lock:"));
+        let guard = take(&pool, "a").await;
+        let (key, fence) = (guard.full_key().to_owned(), fence(&guard));
+
+        let old = old
+            .build_transaction()
+            .isolation_level(IsolationLevel::RepeatableRead);
+        let old = old.start().await.expect("it begins");
+        let look = old.query("SELECT count(*) FROM leasehold.locks", &[]);
+        look.await.expect("a snapshot");
+        let pin = begin(&mut pin).await;
+        if is_pinned {
+            let verified = verify(&pin, &key, fence).await;
+            verified.expect("it holds it");
+        }
+        guard.release().await.expect("still held");
+        let row = "INSERT INTO leasehold.locks (key) VALUES ('lock:z')";
+        blocker.execute(row, &[]).await.expect("a row");
+        let blocker = begin(&mut blocker).await;
+        let row = "SELECT FROM leasehold.locks WHERE key = 'lock:z' FOR UPDATE";
+        blocker.execute(row, &[]).await.expect("locks the row");
+
+        let next = database.client().await;
+        let id = next.query_one("SELECT pg_backend_pid()", &[]).await;
+        let id: i32 = id.expect("an answer").get(0);
+        let next = tokio::spawn(async move { while !succeeds(&next, call).await {} });
+        let blockers = format!("SELECT cardinality(pg_blocking_pids({id}))");
+        let waits = || probe.value(&blockers) == "1";
+        wait::until_async("the call waits for its other key", LONG, waits).await;
+        pin.commit().await.expect("it ends");
+        blocker.commit().await.expect("it ends");
+        let next = wait::within("the call gets its keys", LONG, next).await;
+        next.expect("no panic");
+
+        let refused = code(verify(&old, &key, fence).await);
+        assert!([LEASE_OVER, "40001"].contains(&&*refused), "{refused}");
+    }
+}
+
+async fn succeeds(client: &Client, call: &str) -> bool {
+    let answer = client.query_one(call, &[]).await;
+    answer.expect("an answer").get(0)
+}
+
+/// Fails if a call of `verify` still keeps other calls out after a rollback to an earlier
+/// savepoint: `docs/stores/postgres.md` warns of this.
+#[tokio::test]
+async fn a_rollback_to_a_savepoint_undoes_the_call() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let guard = take(&pool, "undone").await;
+    let mut transaction = begin(&mut client).await;
+    let savepoint = transaction.savepoint("before").await.expect("it begins");
+    let verified = verify(&savepoint, guard.full_key(), fence(&guard)).await;
+    verified.expect("it holds it");
+    savepoint.rollback().await.expect("it is undone");
+    guard.release().await.expect("still held");
+    let next = take(&pool, "undone").await;
+    next.release().await.expect("still held");
+    transaction.commit().await.expect("it ends");
+}
+
 /// A transaction has verified a shared lock. Fails if this transaction does not keep writers out
 /// until its end, or keeps readers out.
 #[tokio::test]
