@@ -129,9 +129,9 @@ BEGIN
 END $$;
 
 -- True if this transaction, which has locked the row of `k` twice, is the only one in the list of
--- the row's lockers (a multixact). The list still has a pin that has ended since the first lock.
--- After an update of such a row, PostgreSQL lets older snapshots pass: `verify` would succeed for a
--- former holder.
+-- the row's lockers (a multixact). Otherwise, the list still has a pin that has ended since the
+-- first lock. After an update of such a row, PostgreSQL lets older snapshots pass: `verify` would
+-- succeed for a former holder.
 CREATE FUNCTION leasehold._is_sole_locker(k text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM leasehold.locks r WHERE r.key = k AND r.xmax = pg_current_xact_id()::xid);
