@@ -131,6 +131,23 @@ const MUTANTS: &[Mutant] = &[
         "false",
     ),
     (
+        "BatchesTakePinned",
+        "AND NOT r.queued FOR UPDATE OF r SKIP LOCKED);
+  FOR g IN
+    UPDATE leasehold.locks r SET state = 'held', token = a.token, process = me, fence = leasehold._next_fence(r),
+        reserved = a.spare, function = a.fn, timeline = leasehold._timeline(), expires_at = leasehold._after(a.ttl)
+      FROM unnest(keys, tokens, ttls, numbers, functions) WITH ORDINALITY AS a(key, token, ttl, spare, fn, place)
+      -- For the last condition, see `_is_sole_locker`.
+      WHERE a.place = ANY (places) AND r.key = ANY (ARRAY[a.key]) AND r.xmax = pg_current_xact_id()::xid",
+        "AND NOT r.queued);
+  FOR g IN
+    UPDATE leasehold.locks r SET state = 'held', token = a.token, process = me, fence = leasehold._next_fence(r),
+        reserved = a.spare, function = a.fn, timeline = leasehold._timeline(), expires_at = leasehold._after(a.ttl)
+      FROM unnest(keys, tokens, ttls, numbers, functions) WITH ORDINALITY AS a(key, token, ttl, spare, fn, place)
+      -- For the last condition, see `_is_sole_locker`.
+      WHERE a.place = ANY (places) AND r.key = ANY (ARRAY[a.key])",
+    ),
+    (
         "BatchesLockTooWeakly",
         "AND NOT r.queued FOR UPDATE OF r SKIP LOCKED",
         "AND NOT r.queued",

@@ -194,6 +194,12 @@ fn guard_lets_earlier_fences_in() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn batches_take_pinned_locks() {
+    fails_with("BatchesTakePinned", &of(BATCHES));
+}
+
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_lock_too_weakly() {
     fails_with("BatchesLockTooWeakly", &of(SNAPSHOTS));
 }
