@@ -52,14 +52,7 @@ impl Browser {
     pub(crate) fn open(url: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
-        let mut driver = Command::new(program(&["chromedriver"]))
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("chromedriver starts");
-        let stdout = driver.stdout.take().expect("stdout is piped");
-        let driver = Leashed::new(driver, None);
-        let address = address_of(BufReader::new(stdout));
+        let (driver, address) = start_driver();
 
         let mut flags = FLAGS.map(str::to_owned).to_vec();
         flags.push("--window-size=1140,950".to_owned());
@@ -180,17 +173,41 @@ fn post(address: &str, path: &str, body: &Value) -> Value {
     answer["value"].take()
 }
 
-/// Returns the address of the driver, whose output contains the port.
-fn address_of(lines: impl std::io::BufRead) -> String {
+/// Starts a driver and returns its address.
+///
+/// The driver binds a free port of IPv6 first, and ends if another program has that port of IPv4.
+/// Then another driver is started.
+fn start_driver() -> (Leashed, String) {
+    for _ in 0..20 {
+        let mut driver = Command::new(program(&["chromedriver"]))
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("chromedriver starts");
+        let stdout = driver.stdout.take().expect("stdout is piped");
+        let driver = Leashed::new(driver, None);
+        match address_of(BufReader::new(stdout)) {
+            Ok(address) => return (driver, address),
+            Err(printed) => assert!(
+                printed.contains("port not available"),
+                "chromedriver did not start; it printed {printed:?}"
+            ),
+        }
+    }
+    panic!("chromedriver found no port that is free for IPv4 and IPv6")
+}
+
+/// Returns the address of the driver, whose output contains the port, or else the whole output.
+fn address_of(lines: impl std::io::BufRead) -> Result<String, String> {
     let mut printed = String::new();
     for line in lines.lines() {
         let line = line.expect("stdout is readable");
         if let Some((_, port)) = line.split_once("successfully on port ") {
-            return format!("127.0.0.1:{}", port.trim_end_matches('.'));
+            return Ok(format!("127.0.0.1:{}", port.trim_end_matches('.')));
         }
         printed.push_str(&line);
     }
-    panic!("chromedriver did not start; it printed {printed:?}")
+    Err(printed)
 }
 
 /// Returns the first of these programs in the search path.
