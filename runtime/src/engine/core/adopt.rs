@@ -61,6 +61,17 @@ impl Core {
         self.ask_to_adopt(id, now);
     }
 
+    /// Refuses an adoption, because the store is away. Unlike an acquire, it is never refused
+    /// because the key is held: the lock to adopt holds the key.
+    pub(crate) fn refuse_adoption(&mut self, id: TicketId, absence: LockError) {
+        let error = if self.drain.is_some() {
+            LockError::ShuttingDown
+        } else {
+            absence
+        };
+        self.signal(Signal::Failed(id, error));
+    }
+
     pub(super) fn ask_to_adopt(&mut self, id: TicketId, now: Instant) {
         let io_timeout = self.limits.io_timeout;
         let Some(ticket) = self.tickets.get_mut(id) else {

@@ -2,13 +2,14 @@
 //!
 //! The request renews the lock as a share. In one step, the store replaces the exclusive lock by
 //! the share. Like any renewal, the request is repeated until the answer is known or the lease is
-//! over. From the start of the downgrade, the core treats the lock as a share, although the store
-//! may still have it as an exclusive lock. That does no harm, because renewals and removals of a
-//! share also apply to an exclusive lock.
+//! over. Its caller waits for the answer, so the pause before a repetition is short even with a
+//! long ttl. From the start of the downgrade, the core treats the lock as a share, although the
+//! store may still have it as an exclusive lock. That does no harm, because renewals and removals
+//! of a share also apply to an exclusive lock.
 
 use super::Core;
 use super::signal::Signal;
-use super::ticket::TicketId;
+use super::ticket::{Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
@@ -21,8 +22,7 @@ impl Core {
             return;
         };
         if ticket.acquire().share.is_some() {
-            let queue = self.queues.get_mut(&ticket.acquire().key);
-            if !queue.is_some_and(|queue| queue.is_held_by(id)) {
+            if !self.is_downgrading(id) {
                 self.signal(Signal::Shared(id));
             }
             return;
@@ -35,6 +35,14 @@ impl Core {
         }
         self.renew(id, now);
         self.arm(id);
+    }
+
+    /// True if a downgrade has begun and is not confirmed yet.
+    pub(super) fn is_downgrading(&self, id: TicketId) -> bool {
+        let acquire = self.tickets.get(id).map(Ticket::acquire);
+        let share = acquire.filter(|acquire| acquire.share.is_some());
+        let queue = share.and_then(|acquire| self.queues.get(&acquire.key));
+        queue.is_some_and(|queue| queue.is_held_by(id))
     }
 
     /// Handles the confirmed renewal of a share. If that renewal has turned an exclusive lock into

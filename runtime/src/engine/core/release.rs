@@ -8,7 +8,8 @@
 //!
 //! If a removal finds the key gone, the core reports a lost lease ([`Removal::Gone`]). It does not
 //! report a loss if the key may have expired, or if another try of the same removal may have
-//! removed the key.
+//! removed the key. If the lease is already over when its holder leaves, the core reports the loss
+//! before the removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,7 @@ impl Core {
 
     /// Gives up a ticket, in any stage. `awaited` is true if the caller waits for the outcome.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
+        self.end_if_over(id, now);
         if self.hand_over(id, awaited, now) {
             return;
         }
@@ -106,6 +108,17 @@ impl Core {
                 self.vacate(id, &key, makes_way, now);
             }
             Stage::Releasing(_) => {}
+        }
+    }
+
+    /// Ends the lease as lost if it is over, and no timer has noticed this yet.
+    fn end_if_over(&mut self, id: TicketId, now: Instant) {
+        if let Some(ticket) = self.tickets.get(id)
+            && let Some(lease) = ticket.lease()
+            && lease.deadline() <= now
+        {
+            self.hold_times.note(ticket, now);
+            self.end_lease(id, now);
         }
     }
 

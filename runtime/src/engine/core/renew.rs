@@ -25,6 +25,9 @@ use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 /// client is the same.
 const BATCH: usize = 200;
 
+/// Longest mean pause before an unconfirmed downgrade is repeated. Its caller waits for the answer.
+const LONGEST_DOWNGRADE_RETRY: Duration = Duration::from_secs(1);
+
 impl Core {
     pub(super) fn lease_due(&mut self, id: TicketId, now: Instant) {
         let Some(lease) = self.tickets.get(id).and_then(Ticket::lease) else {
@@ -39,17 +42,28 @@ impl Core {
 
     /// Adds the lease to the batch to send now, and plans a retry in case there is no answer.
     pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
+        let longest = self.longest_retry(id);
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
         let terms = ticket.acquire().terms;
         if let Some(lease) = ticket.lease_mut() {
-            lease.renew(now + terms.attempt() + self.jitter.around(terms.retry()));
+            let pause = self.jitter.around(terms.retry().min(longest));
+            lease.renew(now + terms.attempt() + pause);
             if seeded!(self, WatchdogAsleep) {
                 return;
             }
             lease.enter_batch();
             self.renewals.add(id);
+        }
+    }
+
+    /// Returns the longest mean pause before a renewal of the lease is retried.
+    fn longest_retry(&self, id: TicketId) -> Duration {
+        if self.is_downgrading(id) {
+            LONGEST_DOWNGRADE_RETRY
+        } else {
+            Duration::MAX
         }
     }
 
@@ -239,6 +253,7 @@ impl Core {
     }
 
     fn renew_soon(&mut self, id: TicketId, retry: Retry, now: Instant) {
+        let longest = self.longest_retry(id);
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
@@ -255,7 +270,7 @@ impl Core {
             // fix it before the lease ends. Each lease has a different pause, so the retries are
             // separate requests. If one lease made the store refuse the whole batch, the other
             // leases are renewed this way.
-            self.jitter.around(terms.retry())
+            self.jitter.around(terms.retry().min(longest))
         };
         lease.renew_by(now + pause);
         self.arm(id);
@@ -291,12 +306,16 @@ impl Core {
 
     /// Ends the lease as lost: notifies the holder, and lets the next waiting call ask.
     pub(super) fn lose(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(id) else {
-            return;
-        };
-        let Some(lease) = ticket.lease_mut() else {
-            return;
-        };
+        if let Some(key) = self.end_lease(id, now) {
+            self.vacate(id, &key, false, now);
+        }
+    }
+
+    /// Ends the lease as lost and notifies the holder, but lets no other call ask yet. Returns the
+    /// key; none if the ticket has no lease.
+    pub(super) fn end_lease(&mut self, id: TicketId, now: Instant) -> Option<FullKey> {
+        let ticket = self.tickets.get_mut(id)?;
+        let lease = ticket.lease_mut()?;
         let (reason, fence) = (lease.loss(now), lease.fence());
         let held_for = lease.held_for(now);
         let (key, label) = (ticket.acquire().key.clone(), ticket.acquire().label);
@@ -315,7 +334,7 @@ impl Core {
         });
         ticket.lose();
         self.signal(Signal::Lost(id));
-        self.vacate(id, &key, false, now);
+        Some(key)
     }
 
     /// Records that the ticket `id` no longer holds `key`, and lets the next call ask. If

@@ -81,10 +81,8 @@ fn ask(
              stands for all of them",
         ));
     }
-    let wants = locks
-        .iter()
-        .map(|lock| Want::new(&pool, lock, settings.reentrant));
-    let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
+    let want = |lock| Want::new(&pool, lock, settings.reentrant);
+    let wants: OneOrMany<Want> = locks.iter().map(want).collect::<Result<_, _>>()?;
     if !plan.wait.is_zero() {
         nesting::waits_in_task(pool.id(), wants.iter().map(|want| &want.key), at);
     }
@@ -234,10 +232,7 @@ pub(crate) fn acquire(
     Acquire {
         key,
         token: pool.token(),
-        function: match plan.replay {
-            Some(_) => at.path(),
-            None => at.function(),
-        },
+        function: plan.replay.map_or_else(|| at.function(), |_| at.path()),
         site: at.site(),
         label,
         terms: plan.terms,
@@ -316,7 +311,11 @@ impl Taking {
         let mut held = OneOrMany::default();
         for want in wants {
             let lock = match &want.holder {
-                Some(holder) => HeldLock::Entered(self.nested_permit(want, holder).await?),
+                Some(holder) => match self.nested_permit(want, holder).await? {
+                    // Another branch had the permit for so long that the first leases are too old.
+                    _ if self.fresh(&held).is_zero() => return Ok(None),
+                    permit => HeldLock::Entered(permit),
+                },
                 None => match self.one(want, &held).await? {
                     Some(lock) => HeldLock::Held(lock),
                     None => return Ok(None),

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct PendingLock {
     /// The token in this lock's own acquire. A lock that an earlier call of this process handed
     /// over has another token: see [`LeaseCell::inherited`].
     token: Token,
+    /// True if a downgrade has begun. The store may still have the lock as an exclusive lock.
+    downgrades: AtomicBool,
     let_go: bool,
 }
 
@@ -63,9 +65,16 @@ impl PendingLock {
     }
 
     /// Leaves the lock at the store, and returns the lock's token, with which another process can
-    /// adopt it. This process no longer renews or releases the lock. If an earlier request for the
-    /// lock may still take it again, returns an error and releases the lock.
+    /// adopt it. This process no longer renews or releases the lock. If a downgrade has begun, or
+    /// an earlier request for the lock may still take it again, returns an error and releases the
+    /// lock.
     pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
+        if self.downgrades.load(Ordering::SeqCst) {
+            return Err(LockError::config(
+                "a downgrade of this lock has begun, so it cannot be handed over, and its guard is \
+                 dropped; hand the lock over instead of downgrading it",
+            ));
+        }
         if self.cell.unsettled.load(Ordering::SeqCst) {
             return Err(LockError::unavailable(
                 "unsettled",
@@ -142,6 +151,7 @@ impl PendingLock {
             pool,
             cell,
             token,
+            downgrades: AtomicBool::new(false),
             let_go: false,
         }
     }
@@ -184,6 +194,7 @@ impl PendingLock {
     /// Cancel safe: if the future is dropped, the engine continues the downgrade.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
+        self.downgrades.store(true, Ordering::SeqCst);
         self.send(Command::Downgrade(self.id))?;
         if poll_fn(|cx| self.cell.poll_shared(cx)).await {
             return Ok(());

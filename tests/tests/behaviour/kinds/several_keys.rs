@@ -224,6 +224,27 @@ async fn old_leases_are_taken_again_before_the_body(store: &Store) {
     }
 }
 
+/// A call takes one key, and then waits so long for another branch of the enclosing body that its
+/// lease is old. Fails if the body begins before the call has taken the key again.
+async fn old_leases_are_taken_again_after_a_late_branch(store: &Store) {
+    let pool = store.pool().await;
+    let [ttl, busy] = [8, 6].map(Duration::from_secs);
+    let excuse = Excuse::begin();
+    let outer = pool.lock("b").ttl(2 * TTL).run(async {
+        let branch = pool.lock("b").ttl(TTL).reentrant().run(sleep(busy));
+        let both = pool.lock_all(["a", "b"]).ttl(ttl).wait(2 * HANG);
+        let (branch, both) = tokio::join!(branch, both.reentrant().acquire());
+        branch?;
+        let both = both?;
+        let remaining = both.remaining() + excuse.so_far();
+        // The lower bound is that of the test above.
+        assert!(remaining > ttl * 35 / 100, "{remaining:?}");
+        both.release().await
+    });
+    let outer = wait::within("the nested call", 3 * HANG, outer).await;
+    outer.expect("free").expect("held until now");
+}
+
 /// Fails if a watchdog does not renew the locks that the call already has while it waits for the
 /// other locks.
 async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
@@ -337,6 +358,7 @@ on_every_store! {
     no_order_of_names_deadlocks,
     the_earliest_deadline_counts,
     old_leases_are_taken_again_before_the_body,
+    old_leases_are_taken_again_after_a_late_branch,
     a_watchdog_renews_keys_during_the_wait_for_others,
     invalid_calls_lock_nothing,
     the_attribute_takes_an_array,

@@ -268,6 +268,23 @@ async fn a_lock_unfit_for_a_hand_over_is_released() {
     }
 }
 
+/// The future of a `downgrade` is dropped before the store has answered. Fails if the lock is then
+/// handed over, or stays locked after the refusal.
+#[tokio::test]
+async fn a_lock_with_a_begun_downgrade_is_not_handed_over() {
+    let server = leasehold_tests::server::Server::start();
+    let pool = LockPool::builder().url(server.url()).io_timeout(HANG);
+    let pool = wait::connected(pool).await;
+    let mut guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    server.pause();
+    drop(wait::started(guard.downgrade()).await);
+    let refused = guard.hand_over().expect_err("a downgrade has begun");
+    assert!(matches!(refused, LockError::Config { .. }), "{refused}");
+    server.resume();
+    let free = pool.lock("k").ttl(TTL).wait(HANG).acquire().await;
+    free.expect("released").release().await.expect("held");
+}
+
 /// Fails if an expired lease is handed over.
 #[tokio::test]
 async fn a_lost_lock_is_not_handed_over() {
@@ -307,6 +324,24 @@ async fn an_unavailable_store_is_reported() {
     let error = wait::within("the error", HANG, pool.adopt(handover)).await;
     let error = error.expect_err("there is no server");
     assert!(error.is_unavailable(), "{error}");
+}
+
+/// A call of the process has adopted the lock, and the store is away. Fails if a second adoption
+/// reports the lock as held, instead of the store as unavailable.
+#[tokio::test]
+async fn an_adoption_is_unavailable_in_a_known_outage() {
+    let mut server = leasehold_tests::server::Server::start();
+    let pool = LockPool::builder().url(server.url()).io_timeout(HANG / 2);
+    let pool = wait::connected(pool).await;
+    let handover = take(&pool, TTL).await.hand_over().expect("held");
+    let adopted = pool.adopt(handover.clone()).await.expect("still there");
+    server.kill();
+    // A call that tries once fails when the pool has detected the outage.
+    let other = pool.lock("other").ttl(TTL).acquire().await;
+    assert!(other.expect_err("there is no server").is_unavailable());
+    let error = pool.adopt(handover).await.expect_err("there is no server");
+    assert!(error.is_unavailable(), "{error}");
+    adopted.check().expect("its lease lasts");
 }
 
 /// Fails if these tests do not detect that two workers adopt one lock.

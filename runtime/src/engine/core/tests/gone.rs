@@ -309,3 +309,61 @@ fn a_lock_is_kept_for_a_late_body() {
         other => panic!("one removal was expected: {other:?}"),
     }
 }
+
+/// The lease of a call is over when its release or its drop reaches the core, before the core's
+/// timer has noticed the end. Fails if the core does not report the loss, or reports it twice.
+#[test]
+fn a_lease_that_is_over_when_its_holder_leaves_is_lost() {
+    let end = Terms::new(TTL).expect("a usual ttl").hard(START);
+    for awaited in [true, false] {
+        let mut core = core();
+        let id = held_as(&mut core, acquire(1, ONE_TRY));
+        if awaited {
+            core.release(id, None, end);
+        } else {
+            core.abandon(id, end);
+        }
+        assert_eq!(core.take_signals(), [Signal::Lost(id)], "{awaited}");
+        let op = removal(&mut core, end);
+        core.reply(op, missed(), end);
+        let reported = ends(&mut core);
+        assert!(!reported.contains(&Removal::Gone), "{reported:?}");
+        assert_eq!(reported.len(), usize::from(awaited));
+        assert!(core.is_idle());
+    }
+}
+
+/// The `max_hold` of a call is over when its release reaches the core, and another call waits.
+/// Fails if the core hands the lock over without a request, as after a release in time.
+#[test]
+fn a_lock_past_its_max_hold_is_not_handed_over() {
+    let mut core = core();
+    let (id, limit) = (TicketId(1), TTL / 10);
+    let limited = Acquire {
+        watchdog: Some(Watchdog {
+            interval: TTL / 4,
+            max_hold: Some(limit),
+        }),
+        ..acquire(1, ONE_TRY)
+    };
+    core.acquire(id, limited, START);
+    let next = enter(&mut core, 2, HOUR, START);
+    let op = asked(&mut core, START);
+    let reply = Reply::Acquired {
+        fence: Some(Fence::new(7)),
+        reserved_fences: 1,
+        wanted: Some(false),
+    };
+    core.reply(op, Ok(reply), START);
+    core.take_signals();
+    let end = START + limit;
+    core.release(id, None, end);
+    assert_eq!(core.take_signals(), [Signal::Lost(id)]);
+    let requests = core.take_requests(end);
+    let [give, take] = &requests[..] else {
+        panic!("a removal and an acquire were expected: {requests:?}");
+    };
+    assert!(matches!(give.op, Op::Give(_)), "{give:?}");
+    core.reply(take.id, taken(9), end);
+    assert!(core.take_signals().iter().any(|s| is_granted(s, next)));
+}

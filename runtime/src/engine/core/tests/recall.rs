@@ -276,3 +276,24 @@ fn an_adoption_without_an_answer_is_undone() {
     );
     assert_eq!(releases(&core.take_requests(late)), 1, "it may be adopted");
 }
+
+/// The store is away, and a call of this process holds the key. Fails if an adoption of the key is
+/// refused for another reason than the absence, unless the pool shuts down.
+#[test]
+fn an_adoption_is_not_contended_while_the_store_is_away() {
+    let (mut core, id) = (core(), TicketId(2));
+    enter(&mut core, 1, HOUR, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(7), START);
+    core.take_signals();
+    let absence = no_script().error;
+    let third = TicketId(3);
+    core.refuse_absent(third, &acquire(3, ONE_TRY), absence.clone(), START);
+    assert!(core.take_signals().iter().any(|s| is_contended(s, third)));
+    core.refuse_adoption(id, absence.clone());
+    assert_eq!(core.take_signals(), [Signal::Failed(id, absence.clone())]);
+    core.shut_down(1, IO_TIMEOUT, START);
+    core.refuse_adoption(id, absence);
+    let closing = Signal::Failed(id, LockError::ShuttingDown);
+    assert_eq!(core.take_signals(), [closing]);
+}

@@ -170,3 +170,35 @@ fn a_lock_released_during_its_renewal_stays_released() {
     });
     assert_eq!(prolonged.collect::<Vec<_>>(), [1, 3]);
 }
+
+/// A downgrade with a long ttl fails, or gets no answer. Fails if the core repeats it only after a
+/// pause that grows with the ttl. The caller of the downgrade waits for the answer.
+#[test]
+fn an_unconfirmed_downgrade_is_repeated_soon() {
+    let later = Failure {
+        retry: Retry::Later,
+        ..no_script()
+    };
+    // The core waits at most 1 s for an answer. The pause before the retry is at most 1.5 s.
+    for (failure, limit) in [(Some(later), 1_500), (None, 2_500)] {
+        let (mut core, id) = (core(), TicketId(1));
+        let long = Acquire {
+            terms: Terms::new(24 * HOUR).expect("the longest ttl"),
+            ..acquire(1, ONE_TRY)
+        };
+        core.acquire(id, long, START);
+        let op = asked(&mut core, START);
+        core.reply(op, taken(7), START);
+        core.downgrade(id, START);
+        let [stay] = &core.take_requests(START)[..] else {
+            panic!("a downgrade is one request");
+        };
+        if let Some(failure) = failure {
+            core.reply(stay.id, Err(failure), START);
+        }
+        let again = first_due(&mut core);
+        let limit = START + Duration::from_millis(limit);
+        assert!(again <= limit, "{again:?}");
+        assert_eq!(renewed(&mut core, again).len(), 1);
+    }
+}

@@ -27,7 +27,8 @@ impl EngineState {
         now: Instant,
     ) {
         match (self.absence(&acquire), adoption) {
-            (Some(error), _) => self.core.refuse_absent(id, &acquire, error, now),
+            (Some(error), Some(_)) => self.core.refuse_adoption(id, error),
+            (Some(error), None) => self.core.refuse_absent(id, &acquire, error, now),
             (None, Some(adoption)) => self.core.adopt(id, acquire, adoption, now),
             (None, None) => self.core.acquire(id, acquire, now),
         }
