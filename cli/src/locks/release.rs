@@ -16,14 +16,15 @@ use crate::output;
 const READING: Duration = Duration::from_millis(50);
 
 /// Takes a lock away from its holders, after confirmation. The exit code shows if the lock was
-/// held.
+/// held. A lock on a minority of the nodes counts as free: its process may still be acquiring it.
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();
     if !options.yes && !is_confirmed(&pool, key).await? {
         return Ok(free(&pool, key, json));
     }
-    let Some(was) = pool.force_release(key).await? else {
+    let was = pool.force_release(key).await?;
+    let Some(was) = was.filter(is_held) else {
         return Ok(free(&pool, key, json));
     };
     if json {
@@ -41,7 +42,7 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
     let mut agreed = None;
     loop {
         let lock = pool.inspect(key).await?;
-        if !lock.is_taken() {
+        if !is_held(&lock) {
             return Ok(false);
         }
         if agreed.is_some_and(|(agreed, since)| covers(&agreed, since, &lock)) {
@@ -62,11 +63,7 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
 /// present state `now`: it has no other holders. A lock without holders must be kept or reserved as
 /// before. A process that only a minority of the nodes reports does not hold the lock.
 fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
-    let holds = |holder: &&Holder| match (holder.nodes, now.nodes) {
-        (Some(with), Some(all)) => all < 2 * with,
-        _ => true,
-    };
-    let holders: Vec<&Holder> = now.holders.iter().filter(holds).collect();
+    let holders: Vec<&Holder> = holders(now).collect();
     if holders.is_empty() {
         return (agreed.state, agreed.fence) == (now.state, now.fence);
     }
@@ -87,6 +84,22 @@ fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
     };
     let is_agreed = |holder: &&Holder| agreed.holders.iter().any(|known| same(known, holder));
     holders.iter().all(is_agreed)
+}
+
+/// Returns the holders that have the lock. On a quorum, leaves out those on a minority of the nodes
+/// that have answered.
+fn holders(lock: &LockInfo) -> impl Iterator<Item = &Holder> {
+    lock.holders
+        .iter()
+        .filter(|holder| match (holder.nodes, lock.nodes) {
+            (Some(with), Some(all)) => all < 2 * with,
+            _ => true,
+        })
+}
+
+/// True if a process has the lock, or the store keeps or reserves it.
+fn is_held(lock: &LockInfo) -> bool {
+    lock.is_taken() || holders(lock).next().is_some()
 }
 
 /// Reports that the lock is free.
@@ -137,5 +150,46 @@ fn sentence(lock: &LockInfo) -> String {
         format!("`{key}`, which no process holds: {}", text::kind(lock))
     } else {
         format!("`{key}`, held by {}", holders.join(" and by "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use leasehold_tests::quorum::Quorum;
+    use leasehold_tests::room;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    /// One of three nodes, and then two of them, have the key of a lock. Fails if the exit code for
+    /// a minority is not that of a free lock, or that for a majority not that of a held one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_on_a_minority_is_no_lock() {
+        let _room = room::enter();
+        let nodes = Quorum::young(3);
+        let (probes, url) = (nodes.probes(), nodes.url());
+        let cli = Cli::parse_from([
+            "leasehold",
+            "--url",
+            url.as_str(),
+            "--io-timeout",
+            "10s",
+            "release",
+            "job",
+            "--yes",
+        ]);
+        let Command::Release(options) = cli.command else {
+            panic!("another command");
+        };
+        for (count, code) in [(1, exit::NO), (2, exit::SUCCESS)] {
+            for probe in &probes[..count] {
+                probe.overwrite("job", "theirs", Duration::from_secs(600));
+            }
+            let ended = release(&cli.store, &options, false).await;
+            assert_eq!(ended.expect("most nodes answer"), code, "{count} nodes");
+            let left = probes.iter().filter(|probe| probe.get("job").is_some());
+            assert_eq!(left.count(), 0, "{count} nodes");
+        }
     }
 }

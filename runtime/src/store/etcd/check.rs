@@ -24,6 +24,11 @@ const OLDEST: (u32, u32) = (3, 4);
 /// this bug, a leader that resumes after a pause can end leases that its successor keeps alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
+/// First release without a limit of 250 streams on a TLS connection (etcd#14169), for each release
+/// line that had this limit at first. The watch of each waiting key is a stream, and each request
+/// needs one, too. At the limit, a heartbeat is not sent, so sessions end.
+const UNLIMITED: [(u32, u32, u32); 2] = [(3, 4, 20), (3, 5, 5)];
+
 /// Minimum number of voting members. With fewer members, the loss of one stops the whole cluster.
 const FEWEST: usize = 3;
 
@@ -86,6 +91,9 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>
     clusters.extend(status.header.map(|header| header.cluster_id));
     let mut findings = Vec::new();
     findings.extend(old(name, &status.version));
+    if etcd.client.address.is_encrypted() {
+        findings.extend(limited(name, &status.version));
+    }
     if status.leader == 0 {
         findings.push(Finding::warning(
             "node",
@@ -100,21 +108,41 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>
 }
 
 fn old(name: &str, version: &str) -> Option<Finding> {
-    let (major, minor, patch) = numbers(version)?;
+    let (major, minor, _) = numbers(version)?;
     if (major, minor) < OLDEST {
         let text = format!("{name} runs version {version}; locks need etcd 3.4 or later");
         return Some(Finding::error("version", text));
     }
-    let mut lines = CAREFUL.iter();
-    let first = lines.find(|(first, line, _)| (*first, *line) == (major, minor));
-    let (.., careful) = first.filter(|(.., careful)| patch < *careful)?;
+    let careful = fixed_in(&CAREFUL, version)?;
     Some(Finding::warning(
         "version",
         format!(
             "{name} runs version {version}, in which a leader may end live sessions after a pause; \
-             upgrade to {major}.{minor}.{careful} or later"
+             upgrade to {careful} or later"
         ),
     ))
+}
+
+/// Reports a version with a limit of streams on a TLS connection.
+fn limited(name: &str, version: &str) -> Option<Finding> {
+    let unlimited = fixed_in(&UNLIMITED, version)?;
+    Some(Finding::warning(
+        "version",
+        format!(
+            "{name} runs version {version}, which serves at most 250 waiting keys and requests of \
+             a pool over TLS; with more, the pool loses its locks; upgrade to {unlimited} or later"
+        ),
+    ))
+}
+
+/// Returns the first release of the same line in `fixed`, if `version` is older.
+fn fixed_in(fixed: &[(u32, u32, u32)], version: &str) -> Option<String> {
+    let found = numbers(version)?;
+    let is_later = |(major, minor, patch): &&(u32, u32, u32)| {
+        (*major, *minor) == (found.0, found.1) && found.2 < *patch
+    };
+    let (major, minor, patch) = fixed.iter().find(is_later)?;
+    Some(format!("{major}.{minor}.{patch}"))
 }
 
 /// Parses the numbers of a version, such as `3.4.23` or `3.6.0-rc.1`.
@@ -177,6 +205,18 @@ mod tests {
         }
         for version in ["3.4.31", "3.5.13", "3.6.0-rc.1", "4.0.0", "unknown"] {
             assert_eq!(severity(version), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn versions_with_a_limit_of_streams_are_reported() {
+        for (version, unlimited) in [("3.4.19", "3.4.20"), ("3.5.0", "3.5.5")] {
+            let finding = limited("m", version).expect(version);
+            assert_eq!(finding.severity, Severity::Warning);
+            assert!(finding.text.contains(unlimited), "{}", finding.text);
+        }
+        for version in ["3.4.20", "3.5.5", "3.6.0-rc.1", "unknown"] {
+            assert_eq!(limited("m", version), None, "{version}");
         }
     }
 }

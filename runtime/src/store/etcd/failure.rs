@@ -323,3 +323,97 @@ fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(120).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Errors of `api/v3rpc/rpctypes/error.go` and of etcd's package `auth`: the number of the gRPC
+    /// code, and the text. Each with its meaning here: the failure's code, the retry policy, and
+    /// true if the request may have been carried out.
+    type Official = (i32, &'static str, (&'static str, Retry, bool));
+
+    const PERMISSION: (&str, Retry, bool) = ("permission", Retry::Never, false);
+    const OLD_TOKEN: (&str, Retry, bool) = (LOGIN, Retry::Now, false);
+    const NO_LEADER: (&str, Retry, bool) = ("no-leader", Retry::Later, false);
+    const NEW_LEADER: (&str, Retry, bool) = ("no-leader", Retry::Now, true);
+    const OVERLOAD: (&str, Retry, bool) = ("overload", Retry::Later, false);
+    const NO_SPACE: (&str, Retry, bool) = (FULL, Retry::Later, true);
+    const UNKNOWN: (&str, Retry, bool) = ("ERR", Retry::Later, true);
+
+    const OFFICIAL: [Official; 20] = [
+        (14, "etcdserver: no leader", NO_LEADER),
+        (14, "etcdserver: leader changed", NEW_LEADER),
+        (9, "etcdserver: not leader", NEW_LEADER),
+        (8, "etcdserver: too many requests", OVERLOAD),
+        (8, "etcdserver: mvcc: database space exceeded", NO_SPACE),
+        (7, "etcdserver: permission denied", PERMISSION),
+        (
+            3,
+            "etcdserver: authentication failed, invalid user ID or password",
+            PERMISSION,
+        ),
+        (
+            2,
+            "auth: authentication failed, password was given for no password user",
+            PERMISSION,
+        ),
+        (3, "etcdserver: user name is empty", PERMISSION),
+        (9, "etcdserver: authentication is not enabled", PERMISSION),
+        (16, "etcdserver: invalid auth token", OLD_TOKEN),
+        (3, "etcdserver: revision of auth store is old", OLD_TOKEN),
+        (2, "auth: revision in header is old", OLD_TOKEN),
+        (14, "etcdserver: request timed out", UNKNOWN),
+        (
+            14,
+            "etcdserver: request timed out, possibly due to previous leader failure",
+            UNKNOWN,
+        ),
+        (
+            14,
+            "etcdserver: request timed out, possibly due to connection lost",
+            UNKNOWN,
+        ),
+        (14, "etcdserver: server stopped", UNKNOWN),
+        (14, "etcdserver: unhealthy cluster", UNKNOWN),
+        (15, "etcdserver: corrupt cluster", UNKNOWN),
+        (3, "etcdserver: request is too large", UNKNOWN),
+    ];
+
+    fn problem(code: i32, text: &str) -> Problem {
+        Problem::Status(Status::new(Code::from_i32(code), text))
+    }
+
+    /// Fails if an error of the server has the wrong meaning, or counts as an error of the
+    /// connection.
+    #[test]
+    fn each_error_of_the_server_is_known() {
+        for (code, text, meaning) in OFFICIAL {
+            let problem = problem(code, text);
+            let failure = of(&problem);
+            let found = (failure.code(), failure.retry, failure.executed);
+            assert_eq!(found, meaning, "{text}");
+            assert!(!is_of_the_connection(&problem), "{text}");
+            assert!(!is_end_of_session(&problem), "{text}");
+        }
+        let broken = problem(14, "error reading a body from connection");
+        assert!(is_of_the_connection(&broken) && of(&broken).executed);
+    }
+
+    /// Fails if `KNOWN` has a text that no error of the server contains.
+    #[test]
+    fn each_known_text_is_official() {
+        for (part, ..) in KNOWN {
+            let mut official = OFFICIAL.iter();
+            assert!(official.any(|(_, text, _)| text.contains(part)), "{part}");
+        }
+    }
+
+    /// Fails if another missing object counts as the end of a session.
+    #[test]
+    fn only_a_missing_lease_ends_a_session() {
+        let is_end = |text| is_end_of_session(&problem(5, text));
+        assert!(is_end("etcdserver: requested lease not found"));
+        assert!(!is_end("etcdserver: member not found"));
+    }
+}

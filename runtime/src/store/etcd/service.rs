@@ -98,9 +98,8 @@ impl Service for Etcd {
         &self.client.outage
     }
 
-    async fn reach_again(&self) {
-        // The client records the outcome.
-        let _ = self.client.connection().await;
+    async fn reach_again(&self) -> bool {
+        self.client.connection().await.is_ok()
     }
 
     async fn open(

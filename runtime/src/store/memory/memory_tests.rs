@@ -8,6 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::inspect::pattern::Pattern;
+use crate::pool::LockPool;
 use crate::selftest::conformance::{self, Promises};
 use crate::store::source::Place;
 use crate::store::{Give, GiveKind, OpId, Take, TakeKind};
@@ -83,6 +84,29 @@ fn reserved_keys_are_not_listed() {
     let page = space.page("", &Pattern::new("*"), &Place(String::new()));
     let names: Vec<_> = page.locks.iter().map(|lock| lock.key.as_str()).collect();
     assert_eq!(names, ["k"]);
+}
+
+/// Fails if a readiness probe leaves its lock behind.
+#[tokio::test]
+async fn a_readiness_probe_leaves_nothing() {
+    // Half of the ttl of the probe's lock, so only the pool can have removed the lock.
+    const SOON: Duration = Duration::from_secs(1);
+    let pool = LockPool::connect("memory://tests-ready").await;
+    let pool = pool.expect("a pool");
+    let (space, other) = Space::enter_named("tests-ready");
+    let held = pool.lock("held").ttl(TTL).acquire().await.expect("free");
+    assert_eq!(space.entries().by_key.len(), 1);
+    held.release().await.expect("held");
+    for _ in 0..20 {
+        pool.ready().await.expect("a lock can be taken");
+    }
+    let began = Clock::System.now();
+    while !space.entries().by_key.is_empty() {
+        let took = Clock::System.now().since(began);
+        assert!(took < SOON, "a lock is left after {took:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    space.leave(other);
 }
 
 #[test]

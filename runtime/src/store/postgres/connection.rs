@@ -17,6 +17,7 @@ use super::address::{Address, Turns};
 use super::calls::Call;
 use super::dial::{Boxed, IoDriver, dial};
 use super::functions::{Functions, Typed};
+use super::turns::STAY;
 use super::{failure, schema, turns};
 use crate::base::token::Token;
 use crate::store::socket::Wire;
@@ -35,11 +36,6 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Time limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
-
-/// Prevents the server from ending an idle session. Changes the setting only if it exists, because
-/// PostgreSQL 13 does not have it.
-const STAY: &str =
-    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
 /// A connection before its first request.
 pub(super) struct Opened {

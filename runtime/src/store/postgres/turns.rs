@@ -39,6 +39,11 @@ const LOOK: Duration = Duration::from_secs(20);
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
+/// Prevents the server from ending an idle session. Changes the setting only if it exists, because
+/// PostgreSQL 13 does not have it.
+pub(super) const STAY: &str =
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+
 /// Fails if a pooler has dropped the settings of the session.
 pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
     let session = client.query_typed_one(SESSION, &[]).await;
@@ -302,7 +307,10 @@ fn connect(hosts: Arc<Hosts>, process: Token, limit: Duration) -> Boxed<Result<D
             let (client, mut io_driver, renew_at) = dial(&hosts, limit).await?;
             let listening = async {
                 expect_session(&client).await?;
-                listen(&client, process).await
+                let (set, listens) =
+                    join(client.batch_execute(STAY), listen(&client, process)).await;
+                set.map_err(|error| failure::of(&error))?;
+                listens
             };
             if io_driver.drive(listening).await? {
                 Ok((client, io_driver, renew_at))

@@ -64,12 +64,12 @@ impl ReplicaAcks {
     }
 
     /// True if the store waits for acknowledgements of `op`. A plain removal needs none: if a
-    /// fail-over brings the lock back, the lock still expires. For a removal that stores a result,
-    /// the store waits, but the removal also succeeds without acknowledgements, because the call
-    /// has done its work.
+    /// fail-over brings the lock back, the lock still expires. For a release that keeps the lock or
+    /// stores a result, the store waits, because a fail-over could lose either. The release also
+    /// succeeds without acknowledgements, because the call has done its work.
     pub(super) fn concern(op: &Op) -> bool {
         match op {
-            Op::Give(give) => matches!(give.kind, GiveKind::Record(_)),
+            Op::Give(give) => give.keep.is_some() || matches!(give.kind, GiveKind::Record(_)),
             Op::Leave { .. } | Op::Forget { .. } => false,
             Op::Take(_) | Op::TakeAll { .. } | Op::Keep { .. } | Op::Adopt { .. } => true,
         }

@@ -92,11 +92,13 @@ impl QuorumCore {
         (now < from).then(|| from.since(now))
     }
 
-    /// Records that a node has taken a lock away by force. Notifies the engine as soon as a quorum
-    /// of nodes has done so.
-    pub(super) fn revoked(&mut self, node: usize, key: &FullKey, lease: u64) {
-        let quorum = majority(self.nodes.len());
-        if let Some(token) = self.tokens.revoked(key, lease, node, quorum) {
+    /// Notifies the engine that a node has taken a lock away by force.
+    ///
+    /// One node suffices. If the holder changes during a forced release, the release can reach the
+    /// next holder on fewer nodes than a quorum. With the nodes that this holder does not have,
+    /// they can be a quorum for another client.
+    pub(super) fn revoked(&mut self, key: &FullKey, lease: u64) {
+        if let Some(token) = self.tokens.revoked(key, lease) {
             self.events.push_back(StoreEvent::Revoked {
                 key: key.clone(),
                 lease: token.half(),

@@ -401,3 +401,20 @@ fn a_downgraded_lock_stays_exclusive_until_removed() {
         assert_eq!(quorum.removal(node).1, token());
     }
 }
+
+/// A forced release meets the holder on one node only, because the lock changed hands meanwhile.
+/// Fails if the engine is not notified, or is notified once for each node.
+#[test]
+fn a_lock_taken_away_on_one_node_is_lost() {
+    let mut quorum = TestQuorum::new(5);
+    quorum.hold(1);
+    quorum.core.revoked(&key(), token().half());
+    match quorum.core.next_event() {
+        Some(StoreEvent::Revoked { key: lost, lease }) => {
+            assert_eq!((lost, lease), (key(), token().half()));
+        }
+        other => panic!("the holder is not notified: {other:?}"),
+    }
+    quorum.core.revoked(&key(), token().half());
+    assert!(quorum.core.next_event().is_none(), "notified twice");
+}

@@ -210,7 +210,7 @@ impl RedlockStore {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
                     StoreEvent::Away => self.gone |= self.no_quorum().is_some(),
-                    StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
+                    StoreEvent::Revoked { key, lease } => self.core.revoked(&key, lease),
                     // The core does not use the queues of nodes.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                     // Redis nodes have no sessions.

@@ -6,6 +6,7 @@
 //! removal, the removal would remove the new lock.
 
 use std::collections::HashMap;
+use std::mem;
 use std::time::Duration;
 
 use crate::base::clock::Instant;
@@ -32,8 +33,8 @@ pub(super) struct TokenEntry {
     until: Instant,
     /// True if a removal was sent for `wire`.
     spent: bool,
-    /// Nodes that have reported that the lock with the token `wire` was taken away by force.
-    revoked: Vec<usize>,
+    /// True if a node has reported that the lock with the token `wire` was taken away by force.
+    revoked: bool,
 }
 
 /// A key, and the token by which the engine knows the lock.
@@ -76,12 +77,12 @@ impl TokenMap {
                 ttl,
                 until: now + ttl,
                 spent: false,
-                revoked: Vec::new(),
+                revoked: false,
             });
         if entry.spent {
             entry.wire = Token::random(self.nonce);
             entry.asked.clear();
-            entry.revoked.clear();
+            entry.revoked = false;
             entry.spent = false;
         }
         entry.asked.push(op);
@@ -138,29 +139,20 @@ impl TokenMap {
                 ttl,
                 until: now + ttl,
                 spent: true,
-                revoked: Vec::new(),
+                revoked: false,
             },
         }
     }
 
-    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token
-    /// that the lock has on the nodes. As soon as `quorum` nodes have reported this, returns the
-    /// token by which the engine knows the lock.
-    pub(super) fn revoked(
-        &mut self,
-        key: &FullKey,
-        lease: u64,
-        node: usize,
-        quorum: usize,
-    ) -> Option<Token> {
+    /// Records that a node has taken the lock away by force. `lease` is one half of the token that
+    /// the lock has on the nodes. Returns the token by which the engine knows the lock; none if
+    /// another node has reported this before.
+    pub(super) fn revoked(&mut self, key: &FullKey, lease: u64) -> Option<Token> {
         let mut entries = self.by_name.iter_mut();
         let ((_, token), entry) =
             entries.find(|((known, _), entry)| known == key && entry.wire.half() == lease)?;
-        if entry.revoked.contains(&node) {
-            return None;
-        }
-        entry.revoked.push(node);
-        (entry.revoked.len() == quorum).then_some(*token)
+        let before = mem::replace(&mut entry.revoked, true);
+        (!before).then_some(*token)
     }
 
     /// Removes expired entries, if the map has grown enough since the last time.

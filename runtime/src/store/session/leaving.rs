@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::live_session::{OwnNode, pause_until};
-use super::locks::LockId;
+use super::locks::{Lock, LockId};
 use super::service::{Service, Trouble};
 use super::shared::Shared;
+use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Reply};
@@ -23,19 +24,7 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        let lock = {
-            let mut guard = self.state();
-            let state = &mut *guard;
-            let lock = state.locks.get(&id).cloned();
-            // No other token may get the node during its removal.
-            if let Some(lock) = &lock
-                && !seeded!(ReleasedPlaceKept)
-            {
-                state.places.remove_node(&id.0, &lock.node);
-            }
-            lock
-        };
-        let Some(lock) = lock else {
+        let Some(lock) = self.begin_release(&id, keep.map(|keep| began + keep)) else {
             // The token has no unanswered acquire and no node.
             return Ok(released(false));
         };
@@ -71,6 +60,23 @@ impl<S: Service> Shared<S> {
             });
         }
         Ok(released(found))
+    }
+
+    /// Returns the lock that `id` has or requests, before its release.
+    fn begin_release(&self, id: &LockId, kept_until: Option<Instant>) -> Option<Lock<OwnNode<S>>> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let lock = state.locks.get(id).cloned()?;
+        // No other token may get the node during its removal.
+        if !seeded!(ReleasedPlaceKept) {
+            state.places.remove_node(&id.0, &lock.node);
+        }
+        // If the answer is lost, the server may have kept the node. The end of the lease must not
+        // remove the node earlier.
+        if let Some(kept_until) = kept_until.filter(|_| lock.fence.is_some()) {
+            state.locks.renew(id, lock.until.max(kept_until));
+        }
+        Some(lock)
     }
 
     /// Removes the node of an expired lease.

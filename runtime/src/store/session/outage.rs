@@ -1,10 +1,15 @@
 //! The state of a server with sessions: reachable, or in an outage.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::error::LockError;
+
+/// Time without a lost request after which an attempt to reach the server ends an outage.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Last known state of a server: reachable or not.
 #[derive(Default)]
@@ -18,8 +23,9 @@ pub(crate) struct Outage {
 enum State {
     #[default]
     Up,
-    /// A request has found no server, but no attempt to reach the server has failed yet.
-    Lost,
+    /// Requests have found no server, the last one at this time. No attempt to reach the server has
+    /// failed yet.
+    Lost(Instant),
     /// An attempt to reach the server has failed, with this error.
     Away(LockError),
 }
@@ -35,7 +41,17 @@ impl Outage {
     pub(crate) fn absence(&self) -> Option<LockError> {
         match &*self.state() {
             State::Away(error) => Some(error.clone()),
-            State::Up | State::Lost => None,
+            State::Up | State::Lost(_) => None,
+        }
+    }
+
+    /// True if an answer to an attempt ends the outage. A server that answers attempts may still be
+    /// too slow for requests. So unless an attempt has failed, the answer counts only if no request
+    /// was lost for [`QUIET`].
+    pub(super) fn may_end(&self) -> bool {
+        match &*self.state() {
+            State::Lost(last) => QUIET <= last.elapsed(),
+            State::Up | State::Away(_) => true,
         }
     }
 
@@ -43,8 +59,8 @@ impl Outage {
     pub(crate) fn lost(&self) -> bool {
         let mut state = self.state();
         let was_up = matches!(*state, State::Up);
-        if was_up {
-            *state = State::Lost;
+        if !matches!(*state, State::Away(_)) {
+            *state = State::Lost(Instant::now());
         }
         self.lost.notify_one();
         was_up
@@ -73,5 +89,31 @@ impl Outage {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_ends_a_quiet_outage() {
+        let outage = Outage::default();
+        assert!(outage.lost() && !outage.may_end());
+        tokio::time::advance(QUIET / 2).await;
+        assert!(!outage.lost(), "it was lost before");
+        tokio::time::advance(QUIET / 2).await;
+        assert!(!outage.may_end(), "another request was lost");
+        tokio::time::advance(QUIET / 2).await;
+        assert!(outage.may_end() && outage.is_out());
+        assert!(outage.back() && !outage.is_out());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_ends_an_outage_in_which_another_has_failed() {
+        let outage = Outage::default();
+        assert!(outage.lost() && outage.failed(LockError::unavailable("io", "away")));
+        assert!(!outage.lost() && outage.may_end());
+        assert!(outage.absence().is_some(), "it is still away");
     }
 }

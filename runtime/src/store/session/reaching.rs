@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::service::Service;
 use super::shared::Shared;
+use crate::base::reporter;
+use crate::store::StoreEvent;
 
 /// Pauses after an attempt: the short pause in the first seconds of an outage, and then the long
 /// one. Without pauses, the attempts would flood a returning server.
@@ -23,13 +25,17 @@ pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
         outage.begins().await;
         let mut attempts = 0_u32;
         loop {
-            shared.service.reach_again().await;
+            let answered = shared.service.reach_again().await;
+            if answered && outage.may_end() && outage.back() {
+                reporter::log(|| tracing::info!(store = S::NAME, "connected again"));
+                shared.emit(StoreEvent::Connected);
+            }
             attempts = attempts.saturating_add(1);
             let early = attempts < SHORT_RETRIES;
             // Sleeps even after a success. Otherwise, a request that fails at once would start the
             // next attempt without a pause.
             tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
-            if outage.absence().is_none() {
+            if !outage.is_out() {
                 break;
             }
         }

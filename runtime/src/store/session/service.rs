@@ -117,8 +117,9 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Returns the record of the server's outage.
     fn outage(&self) -> &Outage;
 
-    /// Tries once to reach the server, and records the outcome in the [`outage`](Self::outage).
-    fn reach_again(&self) -> impl Future<Output = ()> + Send;
+    /// Tries once to reach the server, and records a failure in the [`outage`](Self::outage).
+    /// Returns true if the server has answered.
+    fn reach_again(&self) -> impl Future<Output = bool> + Send;
 
     /// Opens a session. Requests the lifetime `timeout`, and returns the lifetime that the server
     /// grants.

@@ -34,7 +34,7 @@ struct Server {
     lost: Mutex<u32>,
     /// Number of removals to lose before they arrive.
     lost_removals: Mutex<u32>,
-    /// True if removals arrive, but get no answer.
+    /// True if removals, and requests to keep a node, arrive but get no answer.
     unanswered: Mutex<bool>,
     /// True if the session is over.
     over: Mutex<bool>,
@@ -45,6 +45,8 @@ struct Server {
     same_name: Mutex<Option<Token>>,
     /// Number of opened sessions.
     opened: Mutex<usize>,
+    /// Number of attempts to reach the server that neither succeed nor fail.
+    attempts_in_vain: Mutex<u32>,
     outage: Outage,
 }
 
@@ -102,7 +104,12 @@ impl Service for Arc<Server> {
         &self.outage
     }
 
-    async fn reach_again(&self) {}
+    async fn reach_again(&self) -> bool {
+        let mut in_vain = self.attempts_in_vain.lock().unwrap();
+        let answers = *in_vain == 0;
+        *in_vain = in_vain.saturating_sub(1);
+        answers
+    }
 
     async fn open(&self, timeout: Timeout, _: Duration) -> Result<(usize, Timeout), Failure> {
         let mut opened = self.opened.lock().unwrap();
@@ -200,8 +207,18 @@ impl Service for Arc<Server> {
         Ok(was_there)
     }
 
-    async fn keep(&self, _: &usize, _: &Node, _: Fence, _: Duration, _: Duration) -> Answer<bool> {
-        Ok(false)
+    async fn keep(
+        &self,
+        _: &usize,
+        node: &Node,
+        _: Fence,
+        _: Duration,
+        patience: Duration,
+    ) -> Answer<bool> {
+        if *self.unanswered.lock().unwrap() {
+            return Err(no_answer(patience).await);
+        }
+        Ok(self.nodes().contains(&node.name))
     }
 
     async fn turn(&self, _: &usize, node: &Node) -> Answer<Turn> {
@@ -267,9 +284,9 @@ impl Client {
         }));
     }
 
-    fn begins_to_release(&mut self, token: Token) {
+    fn begins_to_release(&mut self, token: Token, keep: Option<Duration>) {
         let give = Give::now(FullKey::from("k"), token, GiveKind::Lock);
-        self.submit(Op::Give(give));
+        self.submit(Op::Give(Give { keep, ..give }));
     }
 
     fn submit(&mut self, op: Op) {
@@ -370,7 +387,7 @@ async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     client.asks_in_vain(&server, CALL, HOLDER).await;
     *server.unanswered.lock().unwrap() = true;
-    client.begins_to_release(CALL);
+    client.begins_to_release(CALL, None);
     client.begins_to_ask(Token::fixed(4));
     let asked = loop {
         match client.event().await {
@@ -452,4 +469,40 @@ async fn an_abandoned_place_is_not_granted() {
     let held = server.nodes();
     tokio::time::sleep(TTL / 2).await;
     assert_eq!(server.nodes(), held, "the lock was taken away");
+}
+
+/// The server keeps a released lock, but the answer is lost. Fails if the node is removed before
+/// the end of the cooldown, at the end of its lease, or is never removed.
+#[tokio::test(start_paused = true)]
+async fn a_kept_lock_with_a_lost_answer_stays() {
+    const KEEP: Duration = Duration::from_secs(90);
+    let server = Arc::<Server>::default();
+    let mut client = Client::of(&server);
+    let taken = client.asks(CALL).await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    *server.unanswered.lock().unwrap() = true;
+    client.begins_to_release(CALL, Some(KEEP));
+    assert!(client.answer().await.is_err(), "the answer was lost");
+    *server.unanswered.lock().unwrap() = false;
+    let held = server.nodes();
+    tokio::time::sleep(KEEP - PATIENCE * 2).await;
+    assert_eq!(server.nodes(), held, "it was removed too early");
+    tokio::time::sleep(PATIENCE * 5).await;
+    assert!(server.nodes().is_empty(), "it is kept for too long");
+}
+
+/// A request finds no server, and the next attempts get no result. Then the server answers. Fails
+/// if the store counts as away until its next request.
+#[tokio::test(start_paused = true)]
+async fn a_lost_server_is_reached_again_without_a_request() {
+    for attempts_in_vain in [0, 3, 20] {
+        let server = Arc::<Server>::default();
+        *server.attempts_in_vain.lock().unwrap() = attempts_in_vain;
+        let mut client = Client::of(&server);
+        server.outage.lost();
+        assert!(client.store.is_away());
+        let event = tokio::time::timeout(TTL, client.event()).await;
+        assert!(matches!(event, Ok(StoreEvent::Connected)), "{event:?}");
+        assert!(!client.store.is_away(), "it is reached again");
+    }
 }

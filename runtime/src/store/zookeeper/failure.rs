@@ -236,4 +236,61 @@ mod tests {
             assert!(executed(error.clone()), "{error}");
         }
     }
+
+    /// The codes of `KeeperException.java` in ZooKeeper 3.9. Each with its meaning here: the
+    /// failure's code, the retry policy, and true if the request may have been carried out.
+    type Official = (i32, &'static str, (&'static str, Retry, bool));
+
+    const CONFLICT: (&str, Retry, bool) = ("conflict", Retry::Later, true);
+    const PERMISSION: (&str, Retry, bool) = ("permission", Retry::Never, false);
+    const REFUSAL: (&str, Retry, bool) = ("ERR", Retry::Never, false);
+    const UNKNOWN: (&str, Retry, bool) = ("ERR", Retry::Later, true);
+
+    const OFFICIAL: [Official; 30] = [
+        (-1, "SYSTEMERROR", UNKNOWN),
+        (-2, "RUNTIMEINCONSISTENCY", UNKNOWN),
+        (-3, "DATAINCONSISTENCY", UNKNOWN),
+        (-4, "CONNECTIONLOSS", UNKNOWN),
+        (-5, "MARSHALLINGERROR", REFUSAL),
+        (-6, "UNIMPLEMENTED", ("version", Retry::Never, false)),
+        (-7, "OPERATIONTIMEOUT", UNKNOWN),
+        (-8, "BADARGUMENTS", REFUSAL),
+        (-12, "UNKNOWNSESSION", UNKNOWN),
+        (-13, "NEWCONFIGNOQUORUM", UNKNOWN),
+        (-14, "RECONFIGINPROGRESS", UNKNOWN),
+        (-100, "APIERROR", UNKNOWN),
+        (-101, "NONODE", CONFLICT),
+        (-102, "NOAUTH", PERMISSION),
+        (-103, "BADVERSION", CONFLICT),
+        (-108, "NOCHILDRENFOREPHEMERALS", REFUSAL),
+        (-110, "NODEEXISTS", CONFLICT),
+        (-111, "NOTEMPTY", UNKNOWN),
+        (-113, "INVALIDCALLBACK", UNKNOWN),
+        (-114, "INVALIDACL", REFUSAL),
+        (-115, "AUTHFAILED", PERMISSION),
+        (-118, "SESSIONMOVED", UNKNOWN),
+        (-119, "NOTREADONLY", ("no-leader", Retry::Later, false)),
+        (-120, "EPHEMERALONLOCALSESSION", UNKNOWN),
+        (-121, "NOWATCHER", UNKNOWN),
+        (-122, "REQUESTTIMEOUT", UNKNOWN),
+        (-123, "RECONFIGDISABLED", UNKNOWN),
+        (-124, "SESSIONCLOSEDREQUIRESASLAUTH", PERMISSION),
+        (-125, "QUOTAEXCEEDED", ("no-space", Retry::Later, false)),
+        (-127, "THROTTLEDOP", ("overload", Retry::Later, false)),
+    ];
+
+    /// Fails if a code of the server has the wrong meaning, or counts as the end of a session.
+    #[test]
+    fn each_code_of_the_server_has_its_meaning() {
+        for (code, name, meaning) in OFFICIAL {
+            let Trouble::Failed(failure) = trouble(&Error::of_code(code)) else {
+                panic!("{name} ends the session");
+            };
+            let found = (failure.code(), failure.retry, failure.executed);
+            assert_eq!(found, meaning, "{name}");
+        }
+        // This is the code of `SESSIONEXPIRED`.
+        let expired = trouble(&Error::of_code(-112));
+        assert!(matches!(expired, Trouble::Ended), "{expired:?}");
+    }
 }

@@ -201,19 +201,17 @@ impl Service for ZooKeeper {
         &self.servers.outage
     }
 
-    /// Requests the servers' bounds for sessions. An ensemble that answers this request may still
-    /// be too slow for other requests. So an answer ends the outage only if the same request has
-    /// failed earlier in this outage.
-    async fn reach_again(&self) {
+    /// Requests the servers' bounds for sessions.
+    async fn reach_again(&self) -> bool {
         let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
         match common_bounds(self.servers.address.servers(), patience).await {
-            Ok(_) if self.servers.outage.absence().is_some() => self.back(),
-            Ok(_) => {}
+            Ok(_) => true,
             Err(failure) => {
                 if self.servers.outage.failed(failure.error) {
                     // An error means that the store was dropped, so there is no engine to notify.
                     let _ = self.events.send(StoreEvent::Away);
                 }
+                false
             }
         }
     }

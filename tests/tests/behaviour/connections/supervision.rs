@@ -7,6 +7,7 @@ use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::proxy::Proxy;
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::sentinel::{MASTER, Setup};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
@@ -87,6 +88,44 @@ async fn a_demoted_master_is_not_flooded_with_reconnects() {
 
     replicate(&probe, "NO", "ONE");
     let guard = take(&pool, "promoted", LONG).await;
+    guard.release().await.expect("still held");
+}
+
+/// A call waits for a held lock. Its server becomes a read-only replica of another server, which
+/// the Sentinel then names as the master. Fails if the call stays at the replica, which cannot add
+/// the call to the queue.
+#[tokio::test]
+async fn a_waiting_call_leaves_a_demoted_master() {
+    /// Longer than the test.
+    const HELD: Duration = Duration::from_secs(600);
+    const QUEUE: &str = "%leasehold:queue:lock:k";
+    let start = || {
+        let options = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
+        options.start()
+    };
+    let (old, new) = (start(), start());
+    let probe = |server: &Server| server.probe().namespace("lock:");
+    let (demoted, master) = (probe(&old), probe(&new));
+    for server in [&demoted, &master] {
+        assert!(server.set_nx("k", "theirs", HELD), "it is free");
+    }
+    let sentinels = Setup::new().start_naming_port(old.port());
+    let pool = connect_patiently(&sentinels.url()).await;
+    let waiting = tokio::spawn(pool.lock("k").ttl(LEASE).wait(HELD).acquire());
+    let queued = |probe: &RedisProbe| probe.get(QUEUE).is_some();
+    wait::until_async("it waits", LONG, || queued(&demoted)).await;
+
+    let sentinel = sentinels.ports().next().expect("one runs");
+    let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
+    sentinel.run::<()>(cmd("SENTINEL").arg("REMOVE").arg(MASTER));
+    let mut monitor = cmd("SENTINEL");
+    monitor.arg("MONITOR").arg(MASTER).arg("127.0.0.1");
+    sentinel.run::<()>(monitor.arg(new.port()).arg(1));
+    replicate(&demoted, "127.0.0.1", &new.port().to_string());
+    wait::until_async("it waits at the new master", LONG, || queued(&master)).await;
+    master.delete("k");
+    let guard = wait::within("it gets the lock", LONG, waiting).await;
+    let guard = guard.expect("no panic").expect("it is free");
     guard.release().await.expect("still held");
 }
 

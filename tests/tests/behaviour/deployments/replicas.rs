@@ -7,6 +7,7 @@ use leasehold::{LockError, LockPool, LockPoolBuilder, Replicas};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::{Ended, Load};
 use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room;
@@ -221,6 +222,61 @@ async fn a_renewal_on_too_few_replicas_does_not_count() {
     drop(guard);
     let gone = || !group.has("lock:k");
     wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
+}
+
+/// One of two required replicas is paused during a release that keeps its lock. Fails if the
+/// release does not wait for this replica. A fail-over could then lose the cooldown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_lock_waits_for_the_replicas() {
+    let group = Group::start();
+    let pool = group.pool(2).await;
+    let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
+    let guard = guard.expect("free");
+    group.replicas[0].pause();
+    let started = Instant::now();
+    guard.release_after(TTL).await.expect("still held");
+    let took = started.elapsed();
+    assert!(ACKNOWLEDGED / 2 <= took, "released after {took:?}");
+    let refused = pool.lock("k").ttl(TTL).acquire().await.map(drop);
+    let error = refused.expect_err("it is kept");
+    assert!(error.is_contention(), "{error}");
+}
+
+/// An acquire waits for a paused replica. Meanwhile an earlier release, which waits for no replica,
+/// is answered. Fails if the pool then sends a further request, although the server would read it
+/// only after the wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_answer_does_not_end_the_wait() {
+    /// The delay of each answer. Until its answer, the release is unanswered.
+    const DELAY: Duration = Duration::from_millis(300);
+    let group = Group::start();
+    let proxy = Proxy::start(group.master.address());
+    let pool = builder(proxy.url()).io_timeout(PATIENCE).replicas(2);
+    let pool = wait::connected(pool).await;
+    let held = pool.lock("held").ttl(TTL).wait(PATIENCE).acquire().await;
+    let held = held.expect("free");
+    group.replicas[0].pause();
+    proxy.set(Mode::DelayReplies(DELAY));
+    let sent = || proxy.counts().commands;
+    let before = sent();
+    let release = tokio::spawn(held.release());
+    wait::until_async("the release is sent", PATIENCE, || before < sent()).await;
+    let first = pool.lock("first").ttl(TTL).wait(PATIENCE).acquire();
+    let first = tokio::spawn(first);
+    // The acquire and its `WAIT`, which follow the release.
+    let all = before + 3;
+    wait::until_async("the acquire is sent", PATIENCE, || all <= sent()).await;
+    release.await.expect("no panic").expect("still held");
+    let next = pool.lock("next").ttl(TTL).wait(PATIENCE).acquire();
+    let next = tokio::spawn(next);
+    // The `WAIT` lasts for seconds: an eighth of the limit for an answer.
+    let more = wait::try_until_async(ACKNOWLEDGED, || all < sent()).await;
+    assert!(!more, "a request is sent behind the `WAIT`");
+    group.replicas[0].resume();
+    for call in [first, next] {
+        let guard = call.await.expect("no panic").expect("both have it");
+        guard.release().await.expect("still held");
+    }
 }
 
 /// The user lacks the permission for `WAIT`, the command that waits for replicas. Fails if the

@@ -25,7 +25,7 @@ use super::master_address::MasterAddress;
 use super::replication::ReplicaAcks;
 use super::server_info::Info;
 use super::wire::connect::OpenedConnection;
-use super::wire::connection::{Connection, Exchange, Generation};
+use super::wire::connection::{Connection, Exchange, Generation, Stamp};
 use crate::base::id_map::IdMap;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
@@ -67,8 +67,8 @@ pub(crate) struct RedisStore {
     redirects: IdMap<OpId, Redirect>,
     /// Number of replicas that must acknowledge each lock.
     replica_acks: Option<ReplicaAcks>,
-    /// The connection on which a `WAIT` for replicas is unanswered.
-    waiting: Option<Generation>,
+    /// The pipeline whose `WAIT` for replicas is unanswered.
+    waiting: Option<Stamp>,
     /// Requests that arrived while a `WAIT` was unanswered, or during the first attempt to connect.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,

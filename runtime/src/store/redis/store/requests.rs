@@ -37,7 +37,10 @@ impl RedisStore {
             return;
         };
         let (generation, listening) = (connection.generation, connection.listening);
-        if self.waiting == Some(generation) {
+        if self
+            .waiting
+            .is_some_and(|stamp| stamp.generation == generation)
+        {
             self.held_back.append(requests);
             return;
         }
@@ -62,11 +65,14 @@ impl RedisStore {
         }
         let batches = packer.finish();
         write(&batches, &self.names, listening, connection.out());
-        if let Some(replica_acks) = self.replica_acks.as_ref().filter(|_| needs_acks) {
+        let replica_acks = self.replica_acks.as_ref().filter(|_| needs_acks);
+        if let Some(replica_acks) = replica_acks {
             connection.out().add(&replica_acks.command(patience));
-            self.waiting = Some(generation);
         }
-        connection.send(Content::Requests(batches), patience);
+        let stamp = connection.send(Content::Requests(batches), patience);
+        if replica_acks.is_some() {
+            self.waiting = Some(stamp);
+        }
         self.unsent = true;
         for (generation, op) in resends {
             self.send_behind(generation, &op, listening);
@@ -111,9 +117,7 @@ impl RedisStore {
         if let Some(connection) = self.connection_of(stamp.generation) {
             connection.answered(&exchange);
         }
-        if self.waiting == Some(stamp.generation)
-            && matches!(exchange.content, Content::Requests(_))
-        {
+        if self.waiting == Some(stamp) {
             self.waiting = None;
         }
         match (exchange.content, exchange.answers) {

@@ -79,7 +79,7 @@ pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> 
 }
 
 /// Identifies a pipeline (commands that were sent together) and its connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) generation: Generation,
     /// The pipeline's number on its connection.
@@ -201,8 +201,9 @@ impl Connection {
         out
     }
 
-    /// Schedules the commands in the buffer to be sent at the next `move_bytes`.
-    pub(crate) fn send(&mut self, content: Content, patience: Duration) {
+    /// Schedules the commands in the buffer to be sent at the next `move_bytes`. Returns the stamp
+    /// of their pipeline.
+    pub(crate) fn send(&mut self, content: Content, patience: Duration) -> Stamp {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
         let least = LEAST_PATIENCE.max(slow.min(self.slowest));
@@ -227,6 +228,7 @@ impl Connection {
             sent_at,
             deadline,
         });
+        stamp
     }
 
     /// Loads the scripts again, unless a load is already pending.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockGuard, LockPool};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::postgres::{Database, PostgresProbe};
+use leasehold_tests::postgres::{Database, Postgres, PostgresProbe};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::wait;
 
-use super::{LONG, TTL, fresh, lit, patient, queued, take, without_haste};
+use super::{BEACONS, LONG, TTL, fresh, lit, patient, queued, take, without_haste};
 
 /// Returns a pool whose connection to the server can be cut, and the proxy that cuts it.
 async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
@@ -65,6 +65,38 @@ async fn a_lost_session_ends_no_lease() {
     drop(held);
     // The other pool gets the lock after the holder's pool has connected again and released it.
     take(&other, "held").await.release().await.expect("held");
+}
+
+/// The server ends sessions that are idle for a second. Fails if it ends the session that listens
+/// for a pool. PostgreSQL 13 has no such setting, and ends no idle session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_sessions_do_not_end() {
+    const IMPATIENT: &str = "DO $$ BEGIN EXECUTE format(
+        'ALTER DATABASE %I SET idle_session_timeout = ''1s''', current_database()); END $$";
+    const PATIENT: &str =
+        "SELECT count(*) FROM pg_settings WHERE name = 'idle_session_timeout' AND setting = '0'";
+    for beside in [false, true] {
+        let database = Postgres::shared().migrated();
+        // The setting applies to later sessions, so the probe's session does not end.
+        let probe = database.probe("lock:");
+        assert_eq!(lit(&probe), 0);
+        database.try_run(IMPATIENT);
+        assert_eq!(database.probe("lock:").value(PATIENT), "0");
+        let url = if beside {
+            let listen = database.url().replace(':', "%3A").replace('/', "%2F");
+            format!("{}?listen={listen}", database.url())
+        } else {
+            database.url()
+        };
+        let pool = LockPool::builder().url(url).io_timeout(LONG);
+        let _pool = wait::connected(pool).await;
+        let idle = format!(
+            "SELECT count(*) FROM {BEACONS} AND a.state = 'idle' \
+             AND a.state_change < clock_timestamp() - interval '4 s'"
+        );
+        let stays = || probe.value(&idle) == "1";
+        wait::until_async("it is idle for seconds", LONG, stays).await;
+    }
 }
 
 /// Fails if other processes must wait because a free lock is reserved for a waiting process without
