@@ -9,17 +9,15 @@ use leasehold::{LockPool, LockPoolBuilder};
 
 use crate::failure::Failure;
 
-/// The exit codes that only `run` has. `$mark` is `run: ` in the help of the whole command, and
-/// empty in the help of `run`.
+/// The exit codes from 70. All except 71 are only for `run`. `$mark` is `run: ` in the help of the
+/// whole command, and empty in the help of `run`.
 macro_rules! run_exit_codes {
     ($mark:literal) => {
         concat!(
             "  70   ",
             $mark,
             "the lease was lost, although the command ended with 0\n",
-            "  71   ",
-            $mark,
-            "the system refuses what is needed, such as another process\n",
+            "  71   the system refuses what is needed, such as another process or thread\n",
             "  75   ",
             $mark,
             "the lock is held elsewhere; the command did not run\n",

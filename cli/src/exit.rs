@@ -12,8 +12,7 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The lease was lost, although the command itself ended with 0 (`EX_SOFTWARE`).
 pub(crate) const LOST: u8 = 70;
-/// The operating system refuses what `leasehold run` needs (`EX_OSERR`).
-#[cfg(target_os = "linux")]
+/// The operating system refuses what the command needs, such as a thread (`EX_OSERR`).
 pub(crate) const SYSTEM: u8 = 71;
 /// The lock is held elsewhere (`EX_TEMPFAIL`).
 pub(crate) const HELD: u8 = 75;

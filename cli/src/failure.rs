@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::exit;
 use crate::output;
 
+/// Part of each error text of the library if the system has refused a thread or its runtime.
+const NO_THREAD: &str = " could not start: ";
+
 /// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -62,6 +65,8 @@ impl From<LockError> for Failure {
             (exit::UNAVAILABLE, error.to_string())
         } else if error.is_lost() {
             (exit::LOST, error.to_string())
+        } else if lacks_thread(&error) {
+            (exit::SYSTEM, error.to_string())
         } else {
             (exit::USAGE, error.to_string())
         };
@@ -70,6 +75,11 @@ impl From<LockError> for Failure {
             ..Self::new(code, text)
         }
     }
+}
+
+/// True if the system has refused a thread. The library reports this like an invalid setting.
+fn lacks_thread(error: &LockError) -> bool {
+    matches!(error, LockError::Config { reason } if reason.contains(NO_THREAD))
 }
 
 #[cfg(target_os = "linux")]

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         .build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(answer(cli)),
-        Err(error) => Err(Failure::new(exit::UNAVAILABLE, io_text(&error))),
+        Err(error) => Err(Failure::new(exit::SYSTEM, io_text(&error))),
     };
     ExitCode::from(ended.unwrap_or_else(|failure| {
         failure.print(json);
@@ -53,7 +53,7 @@ async fn answer(cli: Cli) -> Result<u8, Failure> {
     } = cli;
     match command {
         #[cfg(target_os = "linux")]
-        Command::Run(options) => run::run(&store, &options, json).await,
+        Command::Run(options) => Ok(run::run(&store, &options, json).await),
         #[cfg(not(target_os = "linux"))]
         Command::Run(_) => Err(Failure::usage(
             "`leasehold run` needs Linux: other systems cannot end a command's processes together \

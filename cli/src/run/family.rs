@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait, waitpid};
 
 /// Interval between two attempts to kill the processes that must end.
 pub(super) const ROUND: Duration = Duration::from_millis(5);
@@ -83,6 +83,28 @@ pub(super) async fn end_descendants() -> io::Result<()> {
     Ok(())
 }
 
+/// Kills a child process, and collects its status. Does nothing if the status was collected before,
+/// because another process may have the id by now.
+pub(super) fn end_child(child: Pid) {
+    if matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None)) {
+        let _ = kill_process(child, Signal::KILL);
+        let _ = waitpid(Some(child), WaitOptions::empty());
+    }
+}
+
+/// True if the process group of `this` is orphaned: no process of the group has a parent in another
+/// group of the session. A shell with job control would be such a parent, and could continue a
+/// suspended group.
+pub(super) fn is_orphaned(this: &Process) -> io::Result<bool> {
+    let all = processes()?;
+    let outside = all
+        .iter()
+        .filter(|other| other.session == this.session && other.group != this.group);
+    let parents: HashSet<i32> = outside.map(|other| other.id).collect();
+    let mut group = all.iter().filter(|other| other.group == this.group);
+    Ok(!group.any(|other| parents.contains(&other.parent)))
+}
+
 /// Returns all visible processes.
 fn processes() -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
@@ -124,7 +146,8 @@ fn parse(stat: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -189,5 +212,31 @@ mod tests {
         assert!(below_us.iter().any(|process| process.id == id));
         while kill_descendants(pid).expect("/proc is there").found > 0 {}
         shell.wait().expect("the shell ends when its child has");
+    }
+
+    /// Fails if a process is killed although it is no child of this process. A grandchild stands
+    /// for a process that has got the id of an ended child. Also fails if a child is not ended.
+    #[test]
+    fn only_a_child_is_ended() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait $!; echo $?"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell starts");
+        let output = shell.stdout.take().expect("it is a pipe");
+        let mut lines = BufReader::new(output).lines();
+        let mut number = || {
+            let line = lines.next().expect("a line").expect("text");
+            line.parse::<i32>().expect("a number")
+        };
+        let grandchild = Pid::from_raw(number()).expect("a process id");
+        end_child(grandchild);
+        kill_process(grandchild, Signal::TERM).expect("it is alive");
+        assert_eq!(number(), 128 + Signal::TERM.as_raw());
+        shell.wait().expect("the shell ends when its child has");
+        let mut child = Command::new("sleep").arg("60").spawn().expect("it starts");
+        let id = i32::try_from(child.id()).expect("a process id");
+        end_child(Pid::from_raw(id).expect("a process id"));
+        assert!(child.wait().is_err(), "its status is collected");
     }
 }

@@ -32,6 +32,9 @@ use crate::exit;
 /// Interval between two checks for processes that the command has left behind.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Signals that ask a program to end. A suspended command must continue to handle them.
+const TERMINATING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
 pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     // Moves to a separate process group, which ctrl-c at the terminal and a kill of the group of
@@ -162,6 +165,10 @@ impl Guardian {
             Some(Order::Signal(signal)) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal(signal);
+                    // A suspended process handles such a signal only after it continues.
+                    if TERMINATING.contains(&signal) {
+                        self.signal(Signal::CONT);
+                    }
                 }
             }
             Some(Order::Stop(reason)) => self.stop(reason),
@@ -172,6 +179,20 @@ impl Guardian {
         }
     }
 
+    /// Reads the messages that have already arrived, and obeys those with a deadline. While this
+    /// process was suspended, the known deadline may have passed, and a message may have extended
+    /// it. Returns the other messages.
+    fn read_queued(&mut self) -> Vec<Order> {
+        let mut others = Vec::new();
+        while let Some(order) = self.channel.queued() {
+            match order {
+                Order::Deadline(_) => self.obey(Some(order)),
+                _ => others.push(order),
+            }
+        }
+        others
+    }
+
     fn stop(&mut self, reason: Reason) {
         let now = clock::now();
         if self.schedule.stop(reason, now) && now < self.schedule.kills_at() {
@@ -179,13 +200,20 @@ impl Guardian {
         }
     }
 
-    /// Performs the due step, and reports changes to `leasehold run`.
+    /// Performs the due step, and reports changes to `leasehold run`. Reads the clock before the
+    /// messages. A deadline that passes between the two counts only in the next call, which reads
+    /// newer messages first. A due kill comes before a message that would let the command continue.
     fn act(&mut self) -> io::Result<()> {
         self.look_at_the_command()?;
-        match self.schedule.due(clock::now()) {
+        let now = clock::now();
+        let others = self.read_queued();
+        match self.schedule.due(now) {
             Some(Step::Terminate) => self.terminate(),
             Some(Step::Kill) => self.kill()?,
             None => {}
+        }
+        for order in others {
+            self.obey(Some(order));
         }
         if let Some(reason) = self.schedule.reason().filter(|_| self.reported.is_none()) {
             self.reported = Some(reason);
@@ -233,8 +261,10 @@ impl Guardian {
         }
         let suspended = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         // An error means that the command has just ended.
-        if let Ok(Some(_)) = waitid(WaitId::Pid(self.command), suspended) {
-            self.channel.send(Notice::Suspended);
+        if let Ok(Some(status)) = waitid(WaitId::Pid(self.command), suspended)
+            && let Some(signal) = status.stopping_signal()
+        {
+            self.channel.send(Notice::Suspended(signal));
         }
         Ok(())
     }

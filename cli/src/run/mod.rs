@@ -57,16 +57,24 @@ pub(crate) fn in_role(mut arguments: impl Iterator<Item = OsString>) -> Option<E
 }
 
 /// Takes the lock, runs the command inside it, and returns the exit code.
-pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, Failure> {
+pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> u8 {
+    let messages = Messages::new(json);
+    let ended = connect_and_run(store, options, &messages).await;
+    ended.unwrap_or_else(|failure| {
+        failure.print(json);
+        without_run(failure.code, &messages)
+    })
+}
+
+async fn connect_and_run(store: &Store, options: &Run, messages: &Messages) -> Result<u8, Failure> {
     check(options)?;
     let mut signals = Signals::ending()?;
     let pool = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(of_signal(signal)),
+        signal = signals.next() => return Ok(without_run(of_signal(signal), messages)),
         pool = store.connect() => pool?,
     };
-    let messages = Messages::new(json);
-    let code = take_and_run(&pool, options, signals, &messages).await;
+    let code = take_and_run(&pool, options, signals, messages).await;
     // The pool is shut down even after a failed acquire. If the request for the lock got no answer,
     // the store may have granted the lock, which the shutdown then removes.
     pool.shutdown(RELEASE).await;
@@ -105,7 +113,7 @@ async fn take_and_run(
     }
     let guard = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(of_signal(signal)),
+        signal = signals.next() => return Ok(without_run(of_signal(signal), messages)),
         guard = request.acquire() => guard.map_err(not_taken),
     };
     let guard = match guard {
@@ -152,6 +160,12 @@ async fn inside(
     };
     messages.ended(code, lost);
     Ok(code)
+}
+
+/// Reports the end of a run whose command did not start, and returns the exit code.
+fn without_run(code: u8, messages: &Messages) -> u8 {
+    messages.ended(code, false);
+    code
 }
 
 fn of_signal(signal: Signal) -> u8 {

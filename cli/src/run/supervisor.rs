@@ -12,10 +12,7 @@ use leasehold::__private::is_taken_away;
 use leasehold::LockHandle;
 use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper,
-    waitpid,
-};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::clock::{self, Alarm, Moment};
@@ -24,7 +21,7 @@ use super::messages::Messages;
 use super::role::{self, Settings};
 use super::schedule::{Reason, Schedule};
 use super::signals::Signals;
-use super::terminal;
+use super::terminal::{self, Terminal};
 use super::wire::{Channel, Notice, Order, bytes};
 use crate::args::Run;
 use crate::exit;
@@ -54,6 +51,7 @@ pub(super) struct Supervisor<'a> {
     /// command.
     schedule: Schedule,
     command: Option<Pid>,
+    terminal: Terminal,
     code: Option<u8>,
     /// True if the guardian has reported that nothing is left to do.
     done: bool,
@@ -92,6 +90,7 @@ impl<'a> Supervisor<'a> {
             alarm,
             schedule: Schedule::new(options.ttl, deadline),
             command: None,
+            terminal: Terminal::default(),
             code: None,
             done: false,
         })
@@ -108,10 +107,13 @@ impl<'a> Supervisor<'a> {
             }
             self.kill_all().await;
         }
+        if let Some(command) = self.command {
+            self.terminal.take_back(command);
+        }
         // Either the guardian has nothing left to do, or `kill_all` has killed everything below
-        // this process. So the warden is no longer needed.
-        let _ = kill_process(self.warden, Signal::KILL);
-        let _ = waitpid(Some(self.warden), WaitOptions::empty());
+        // this process, and collected the status of the warden, too. So the warden is no longer
+        // needed.
+        family::end_child(self.warden);
         // Without a command, the guardian could not start it.
         let without_code = match self.command {
             Some(_) => exit::of(None, Some(Signal::KILL.as_raw())),
@@ -155,7 +157,7 @@ impl<'a> Supervisor<'a> {
                 rung = self.alarm.rings() => {
                     rung?;
                     if self.schedule.backup_at() <= clock::now() {
-                        self.schedule.stop(Reason::Lost, clock::now());
+                        self.stop(Reason::Lost);
                         return Ok(());
                     }
                 }
@@ -167,11 +169,11 @@ impl<'a> Supervisor<'a> {
         match notice {
             Notice::Started(id) => {
                 self.command = Pid::from_raw(id);
-                self.command.into_iter().for_each(terminal::give_to);
+                self.give_terminal();
             }
-            Notice::Suspended => {
-                if terminal::is_used() {
-                    terminal::stand_still();
+            Notice::Suspended(signal) => {
+                if let (Some(id), Some(signal)) = (self.command, Signal::from_named_raw(signal)) {
+                    self.terminal.suspended(id, signal);
                 }
             }
             // The guardian stops the command on its own only if the lease is not renewed.
@@ -191,12 +193,18 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
         self.channel.send(Order::Signal(signal.as_raw()));
         match signal {
             Signal::TSTP => terminal::stand_still(),
-            Signal::CONT => self.command.into_iter().for_each(terminal::give_to),
+            Signal::CONT => self.give_terminal(),
             _ => {}
+        }
+    }
+
+    fn give_terminal(&mut self) {
+        if let Some(command) = self.command {
+            self.terminal.give_to(command);
         }
     }
 

@@ -27,8 +27,8 @@ pub(super) enum Order {
 pub(super) enum Notice {
     /// The command runs, with this id, which is also the id of its group.
     Started(i32),
-    /// The command was suspended by a signal such as SIGTSTP.
-    Suspended,
+    /// The command was suspended by this signal, such as SIGTSTP.
+    Suspended(i32),
     /// The guardian has begun to stop the command.
     Stopping(Reason),
     /// The command has ended with this exit code.
@@ -70,7 +70,7 @@ impl Message for Notice {
     fn encode(self) -> (u8, u64) {
         match self {
             Self::Started(id) => (b'p', u64::from(id.unsigned_abs())),
-            Self::Suspended => (b'z', 0),
+            Self::Suspended(signal) => (b'z', u64::from(signal.unsigned_abs())),
             Self::Stopping(reason) => (b'x', number(reason)),
             Self::Ended(code) => (b'e', u64::from(code)),
             Self::Left(count) => (b'l', count),
@@ -82,7 +82,7 @@ impl Message for Notice {
     fn decode(kind: u8, value: u64) -> Option<Self> {
         Some(match kind {
             b'p' => Self::Started(i32::try_from(value).ok()?),
-            b'z' => Self::Suspended,
+            b'z' => Self::Suspended(i32::try_from(value).ok()?),
             b'x' => Self::Stopping(reason(value)?),
             b'e' => Self::Ended(u8::try_from(value).ok()?),
             b'l' => Self::Left(value),
@@ -151,12 +151,8 @@ impl Channel {
     /// Returns the next message, or `None` if the peer is gone. Cancel safe.
     pub(super) async fn next<M: Message>(&mut self) -> Option<M> {
         loop {
-            if self.filled == SIZE {
-                self.filled = 0;
-                // Unknown messages are skipped.
-                if let Some(message) = message(self.buffer) {
-                    return Some(message);
-                }
+            if let Some(message) = self.complete() {
+                return Some(message);
             }
             self.socket.readable().await.ok()?;
             match self.socket.try_read(&mut self.buffer[self.filled..]) {
@@ -166,6 +162,29 @@ impl Channel {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// Returns the next message if it has already arrived. Reads the socket directly, because the
+    /// runtime may not have noticed yet that the socket is readable.
+    pub(super) fn queued<M: Message>(&mut self) -> Option<M> {
+        loop {
+            if let Some(message) = self.complete() {
+                return Some(message);
+            }
+            match rustix::io::read(&self.socket, &mut self.buffer[self.filled..]) {
+                Ok(0) | Err(_) => return None,
+                Ok(read) => self.filled += read,
+            }
+        }
+    }
+
+    /// Takes a complete message out of the buffer. Unknown messages are skipped.
+    fn complete<M: Message>(&mut self) -> Option<M> {
+        if self.filled < SIZE {
+            return None;
+        }
+        self.filled = 0;
+        message(self.buffer)
     }
 }
 
@@ -194,7 +213,7 @@ mod tests {
         }
         let notice = [
             Notice::Started(4_194_304),
-            Notice::Suspended,
+            Notice::Suspended(20),
             Notice::Stopping(Reason::Orphaned),
             Notice::Ended(255),
             Notice::Left(3),

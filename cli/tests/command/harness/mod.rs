@@ -6,7 +6,7 @@ pub(crate) mod parent;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -113,6 +113,12 @@ impl Running {
 
     pub(crate) fn id(&self) -> i32 {
         i32::try_from(self.0.id()).expect("a process id")
+    }
+
+    /// Writes to the command's standard input, which must be a pipe.
+    pub(crate) fn write(&mut self, text: &str) {
+        let input = self.0.child().stdin.as_mut().expect("it is a pipe");
+        input.write_all(text.as_bytes()).expect("it is open");
     }
 
     pub(crate) fn pause(&self) {

@@ -3,12 +3,12 @@
 
 use std::net::TcpListener;
 
-use leasehold_tests::room;
 use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
 use redis::cmd;
 
 use crate::harness::journal::Journal;
-use crate::harness::{Running, ended, leasehold, run};
+use crate::harness::{Ended, LONG, Running, ended, leasehold, run};
 
 /// Fails if `leasehold run` does not return the exit code of its command: for a command ended by a
 /// signal, 128 plus the signal's number.
@@ -111,6 +111,28 @@ fn an_unavailable_store_has_its_own_exit_code() {
     );
 }
 
+/// The system refuses a thread, because its stack of 1 PiB does not fit into the address space.
+/// Fails if `leasehold` reports a wrong command line (exit code 64), or runs the command.
+#[test]
+fn a_refused_thread_has_its_own_exit_code() {
+    let server = Server::start();
+    let stack = (1_u64 << 50).to_string();
+    let mut list = leasehold(&server.url());
+    list.arg("ls");
+    for mut command in [run(&server.url(), "job", &[], "echo ran"), list] {
+        let refused = ended(command.env("RUST_MIN_STACK", &stack));
+        assert_eq!(
+            (refused.code, refused.out.as_str()),
+            (Some(71), ""),
+            "{refused:?}"
+        );
+        assert!(
+            refused.err.contains("limit of processes or threads"),
+            "{refused:?}"
+        );
+    }
+}
+
 /// A command runs for longer than its ttl. Fails if its lease is not renewed. Also fails if the
 /// guardian, which ends the command at the end of its lease, is not notified of the renewal.
 #[test]
@@ -203,4 +225,42 @@ fn as_json() {
     let options = ["--json", "--ttl", "5s", "--max-hold", "5s"];
     let hung = ended(&mut run(&server.url(), "job", &options, "sleep 600"));
     assert_eq!(hung.event("stopping")["reason"], "max_hold");
+}
+
+/// Fails if the last line of `leasehold run --json` is not the event `ended` when the command did
+/// not run: its lock is held elsewhere, a signal ends the wait, or an option is wrong. Also fails
+/// if `--quiet` prints it for a held lock.
+#[test]
+fn an_end_without_the_command_is_reported_as_json() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    let json = |options: &[&str]| run(&server.url(), "job", options, "echo ran");
+    let held = ended(&mut json(&["--json"]));
+    assert_eq!(held.event("error")["exit_code"], 75);
+    reports_its_end(&held, 75);
+    reports_its_end(&ended(&mut json(&["--json", "--ttl", "200ms"])), 64);
+    let quiet = ended(&mut json(&["--json", "--quiet"]));
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(75), ""));
+    let queued = Running::start(&mut json(&["--json", "--wait", "60s"]));
+    let probe = server.probe();
+    wait::until("it queues", LONG, || {
+        let waiting: String = probe.run(cmd("TYPE").arg("lock:%leasehold:queue:lock:job"));
+        waiting != "none"
+    });
+    queued.signal("TERM");
+    reports_its_end(&queued.wait(), 143);
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
+}
+
+fn reports_its_end(ended: &Ended, code: i32) {
+    assert_eq!((ended.code, &*ended.out), (Some(code), ""), "{ended:?}");
+    let events = ended.events();
+    let last = events.last().expect("an event");
+    assert_eq!(last["event"], "ended", "{ended:?}");
+    assert_eq!(last["exit_code"], code, "{ended:?}");
+    assert_eq!(last["lost"], false, "{ended:?}");
 }

@@ -10,3 +10,4 @@ mod sentinel;
 mod signals;
 mod stopped_in_time;
 mod surroundings;
+mod terminal;

@@ -8,7 +8,7 @@ use leasehold_tests::{room, wait};
 
 use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
-use crate::harness::{LONG, Running, run};
+use crate::harness::{LONG, Running, family, run};
 
 /// Python code that resets three signals to their defaults. The tests themselves may run with these
 /// signals ignored, for example under `nohup`.
@@ -64,7 +64,10 @@ fn signals_of_a_terminal_are_passed_on() {
         traps.concat(),
         journal.note("ran")
     );
-    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    // Only a parent in another process group can let a suspended program continue. Without one,
+    // TSTP would have no effect.
+    let command = run(&server.url(), "job", &[], &script);
+    let holder = Running::start(&mut started_by("os.setpgid(0, 0)", &command));
     journal.wait_for("ran");
     holder.signal("WINCH");
     journal.wait_for("WINCH");
@@ -80,6 +83,24 @@ fn signals_of_a_terminal_are_passed_on() {
     journal.wait_for("CONT");
     holder.signal("TERM");
     assert_eq!(holder.wait().code, Some(143));
+}
+
+/// A stopped process handles a signal only after it continues. Fails if the lock stays held because
+/// a stopped command does not get the signal that ends `leasehold run`.
+#[test]
+fn a_stopped_command_handles_a_signal_to_end() {
+    let _room = room::enter();
+    let server = Server::start();
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)] {
+        let journal = Journal::new();
+        let script = format!("{}; exec sleep 600", journal.note("command $$"));
+        let command = run(&server.url(), signal, &[], &script);
+        let holder = Running::start(&mut started_by(DEFAULTS, &command));
+        family::stop(journal.process("command"));
+        holder.signal(signal);
+        let ended = holder.wait();
+        assert_eq!(ended.code, Some(code), "{signal}: {ended:?}");
+    }
 }
 
 /// The command needs half a second to handle SIGTERM. Fails if the command is killed in this time,

@@ -142,7 +142,8 @@ fn the_guardian_is_killed() {
 }
 
 /// Fails if a command keeps running while its guardian is suspended and the server is unreachable.
-/// In this case, `leasehold run` itself must end the command.
+/// In this case, `leasehold run` itself must end the command. Also fails if it does not report
+/// this.
 #[test]
 fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
     let _room = room::enter();
@@ -153,6 +154,30 @@ fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
     proxy.set(Mode::BlackHole);
     let first = scene.end().wait();
     assert_eq!(first.code, Some(137), "{first:?}");
+    assert!(
+        first.err.contains("the lease on `job` is lost"),
+        "{first:?}"
+    );
+}
+
+/// A guardian is suspended past the deadline that it knows, while `leasehold run` renews the lease
+/// and sends new deadlines. Fails if the resumed guardian stops the command at the old deadline.
+#[test]
+fn a_resumed_guardian_obeys_the_newest_deadline() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    let script = journal.beat_until("beat", "end");
+    let holder = Running::start(&mut run(&server.url(), "job", &["--ttl", TTL], &script));
+    journal.wait_for("beat");
+    let guardian = guardian(holder.id());
+    family::stop(guardian);
+    // Two lines are at least 10 ms apart, so the ttl of 5 s is over after 500 lines.
+    let lines = journal.lines().len();
+    journal.wait_for_many("beat", lines + 520);
+    assert!(family::signal(guardian, "CONT"));
+    journal.open("end");
+    let ended = holder.wait();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }
 
 /// Fails if a suspended guardian does not wake up when `leasehold run` dies.
