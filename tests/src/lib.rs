@@ -30,6 +30,7 @@
 //! | [`lateness`] | the delay with which this machine wakes threads, for bounds on delays |
 //! | [`room`] | limits the number of tests that run at the same time |
 //! | [`holder`] | a lock that is held until the test releases it |
+//! | [`renewal`] | a lock whose renewal becomes due during an outage |
 //! | [`scratch`] | an empty directory for a test |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | runs a test of the present program again, with a seeded bug |
@@ -82,6 +83,7 @@ pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;
+pub mod renewal;
 pub mod rerun;
 pub mod room;
 pub mod scratch;

@@ -49,7 +49,10 @@ struct State {
     /// Number of cuts so far. Each change of this number closes all connections. The number
     /// `u64::MAX` also ends the proxy.
     cuts: watch::Sender<u64>,
+    /// Requests with these bytes are held back. Empty if none are.
+    hold: watch::Sender<Vec<u8>>,
     connections: AtomicU64,
+    held: AtomicU64,
 }
 
 impl Pipe {
@@ -78,7 +81,9 @@ impl Pipe {
             patience,
             flow: watch::Sender::new(Flow::Pass),
             cuts: watch::Sender::new(0),
+            hold: watch::Sender::new(Vec::new()),
             connections: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         });
         let serving = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
@@ -106,6 +111,18 @@ impl Pipe {
     /// Sets the treatment of bytes that arrive after this call.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
+    }
+
+    /// Holds back each request that contains these bytes, and later requests of its connection.
+    /// They pass at the next call of this method, which empty bytes end. A request must arrive in
+    /// one piece, as short requests do.
+    pub fn hold(&self, bytes: &[u8]) {
+        self.state.hold.send_replace(bytes.to_vec());
+    }
+
+    /// The number of requests that [`hold`](Self::hold) has held back so far.
+    pub fn held(&self) -> u64 {
+        self.state.held.load(Ordering::Relaxed)
     }
 
     /// The number of connections that clients have opened so far.
@@ -172,12 +189,8 @@ async fn connect(client: TcpStream, state: &State) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
-    let requests = pass(from_client, to_server, state, |flow| {
-        flow == Flow::BlackHole
-    });
-    let answers = pass(from_server, to_client, state, |flow| {
-        matches!(flow, Flow::BlackHole | Flow::LoseAnswers)
-    });
+    let requests = pass(from_client, to_server, state, Way::ToServer);
+    let answers = pass(from_server, to_client, state, Way::ToClient);
     tokio::select! {
         () = requests => {}
         () = answers => {}
@@ -195,13 +208,38 @@ async fn reach(state: &State) -> std::io::Result<TcpStream> {
     }
 }
 
+/// The direction of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ToServer,
+    ToClient,
+}
+
+impl Way {
+    /// True if the bytes of this direction vanish.
+    fn vanishes(self, flow: Flow) -> bool {
+        flow == Flow::BlackHole || (flow == Flow::LoseAnswers && self == Self::ToClient)
+    }
+}
+
+impl State {
+    /// Waits while requests like this one are held back.
+    async fn hold(&self, request: &[u8]) {
+        let holds = |bytes: &Vec<u8>| {
+            let mut parts = request.windows(bytes.len().max(1));
+            !bytes.is_empty() && parts.any(|part| part == bytes.as_slice())
+        };
+        let mut held = self.hold.subscribe();
+        if holds(&held.borrow()) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+            // An error is impossible, because `self` has the sender.
+            let _ = held.wait_for(|bytes| !holds(bytes)).await;
+        }
+    }
+}
+
 /// Passes bytes in one direction until either end closes.
-async fn pass(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    state: &State,
-    vanishes: impl Fn(Flow) -> bool,
-) {
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, way: Way) {
     let mut flow = state.flow.subscribe();
     let mut lost = false;
     let mut bytes = vec![0; 16 * 1024];
@@ -209,7 +247,10 @@ async fn pass(
         if flow.wait_for(|flow| *flow != Flow::Stall).await.is_err() {
             return;
         }
-        lost |= vanishes(*flow.borrow());
+        if way == Way::ToServer {
+            state.hold(&bytes[..count]).await;
+        }
+        lost |= way.vanishes(*flow.borrow());
         if !lost && to.write_all(&bytes[..count]).await.is_err() {
             return;
         }

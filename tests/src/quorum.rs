@@ -43,8 +43,17 @@ impl Quorum {
     ///
     /// Panics if a server does not start.
     pub fn old(count: usize) -> Self {
+        Self::old_with(count, &ServerOptions::new())
+    }
+
+    /// Like [`old`](Self::old), with this configuration of each server.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a server does not start.
+    pub fn old_with(count: usize, options: &ServerOptions) -> Self {
         let clock = ServerClock::new();
-        let nodes = Self::start(count, &ServerOptions::new().clock(&clock));
+        let nodes = Self::start(count, &options.clone().clock(&clock));
         let seconds = i64::try_from((DAY + SLACK * 5).as_secs());
         clock.set(seconds.expect("it is short"));
         nodes.grow_older_than(DAY);

@@ -49,6 +49,11 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
         Self::url_of_all([self.address()], prefix)
     }
 
+    /// Bytes that are only in a client's request to remove the node at `path`, for [`Pipe::hold`].
+    ///
+    /// [`Pipe::hold`]: crate::pipe::Pipe::hold
+    fn removal(path: &str) -> Vec<u8>;
+
     /// The server's address for clients.
     fn address(&self) -> SocketAddr;
 

@@ -40,8 +40,9 @@ pub enum Scenario {
     Count {
         /// The file.
         file: String,
-        /// Number of repetitions.
-        times: u32,
+        /// Number of repetitions. With `None`, the worker repeats until a line arrives on standard
+        /// input.
+        times: Option<u32>,
         /// Time between reading and writing, in microseconds.
         pause_us: u64,
     },
@@ -219,7 +220,8 @@ impl Worker {
         })
     }
 
-    /// Lets the body of a [`Hold`](Scenario::Hold) or `Lead` job return.
+    /// Lets the body of a [`Hold`](Scenario::Hold) or `Lead` job return, and ends a `Count` job
+    /// after its current repetition.
     pub fn leave(&mut self) {
         if let Some(input) = &mut self.input {
             // An error is ignored, because the worker may have ended already.

@@ -58,8 +58,8 @@ fn main() {
     }
 }
 
-/// Lets one body return for each line of standard input. The input ends when the test process ends,
-/// and this process then exits.
+/// Lets one body return, or ends the repetitions, for each line of standard input. The input ends
+/// when the test process ends, and this process then exits.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();
@@ -90,9 +90,10 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
             times,
             pause_us,
         } => {
-            let pause = Duration::from_micros(*pause_us);
-            for _ in 0..*times {
+            let (pause, mut counted) = (Duration::from_micros(*pause_us), 0);
+            while times.is_none_or(|times| counted < times) && !may_leave(leave).await {
                 count(key, file, pause).await?;
+                counted += 1;
             }
             Ok(())
         }
@@ -184,6 +185,15 @@ async fn stamped<F: Future>(future: F) -> F::Output {
         future.as_mut().poll(context)
     })
     .await
+}
+
+/// True if a line of standard input has arrived.
+async fn may_leave(leave: &Notify) -> bool {
+    tokio::select! {
+        biased;
+        () = leave.notified() => true,
+        () = std::future::ready(()) => false,
+    }
 }
 
 async fn stay(lock: &LockHandle, leave: &Notify) {

@@ -189,6 +189,15 @@ impl SessionServer for Etcd {
         format!("etcd://{}/{prefix}", addresses(members))
     }
 
+    /// Returns an operation of a transaction: the deletion (field 3) of the key (field 1) `path`.
+    fn removal(path: &str) -> Vec<u8> {
+        let length = u8::try_from(path.len()).expect("a short key");
+        // A longer length would have two bytes.
+        assert!(length < 126, "{path} is too long");
+        let head = [0x1a, length + 2, 0x0a, length];
+        [&head[..], path.as_bytes()].concat()
+    }
+
     fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }

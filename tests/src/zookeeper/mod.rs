@@ -280,6 +280,13 @@ impl SessionServer for Zookeeper {
         url([self.address()], chroot, self.settings.tick)
     }
 
+    /// Returns the code of the request, and the length and the text of the path.
+    fn removal(path: &str) -> Vec<u8> {
+        let length = i32::try_from(path.len()).expect("a short path");
+        let head = [wire::DELETE, length].map(i32::to_be_bytes).concat();
+        [&head[..], path.as_bytes()].concat()
+    }
+
     fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }

@@ -108,7 +108,7 @@ fn processes_lose_no_update() {
         watchdog: true,
         scenario: Scenario::Count {
             file: file.display().to_string(),
-            times: TIMES,
+            times: Some(TIMES),
             pause_us: 1_000,
         },
     };

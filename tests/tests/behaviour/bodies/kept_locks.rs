@@ -276,6 +276,31 @@ async fn hold_applies_to_several_detached_and_nested_keys(store: &Store) {
     assert!(started.elapsed() >= Duration::from_millis(300));
 }
 
+/// The pool is dropped during the cooldown, in the first round after a shutdown. Fails if the lock
+/// is then free before the cooldown is over, or stays held after the cooldown.
+async fn a_kept_lock_outlives_its_pool(store: &Store) {
+    let (other, cooldown) = (store.pool().await, COOLDOWN / 3);
+    for shuts_down in [true, false] {
+        let pool = store.pool().await;
+        let started = Instant::now();
+        let request = pool.lock("k").ttl(TTL).wait(HANG);
+        let paid = request.run_with_cooldown(cooldown, async { Ok::<_, ()>(7) });
+        assert_eq!(paid.await, Ok(Ok(7)));
+        if shuts_down {
+            let report = pool.shutdown(HANG).await;
+            assert_eq!(report.still_held, 0, "{report:?}");
+        }
+        drop(pool);
+        // This wait is far longer than the cooldown, but shorter than the ttl. So the lock must
+        // become free at the end of the cooldown.
+        let next = other.lock("k").ttl(TTL).wait(HANG).acquire().await;
+        let next = next.unwrap_or_else(|error| panic!("it stays held: {error}"));
+        let after = started.elapsed();
+        assert!(cooldown <= after, "free after {after:?} of {cooldown:?}");
+        next.release().await.expect("it is held");
+    }
+}
+
 on_every_store_of_leases! {
     a_late_double_click_is_refused,
     a_retry_after_a_failure_gets_the_lock,
@@ -284,6 +309,7 @@ on_every_store_of_leases! {
     by_hand,
     a_hold_expression_is_checked_at_the_call,
     hold_applies_to_several_detached_and_nested_keys,
+    a_kept_lock_outlives_its_pool,
 }
 
 // etcd does not report when a lock will end, so the test of `retry_after` is missing here.
@@ -294,6 +320,7 @@ on_etcd! {
     by_hand,
     a_hold_expression_is_checked_at_the_call,
     hold_applies_to_several_detached_and_nested_keys,
+    a_kept_lock_outlives_its_pool,
 }
 
 on_stores!(sentinel cluster redlock: (
@@ -301,6 +328,7 @@ on_stores!(sentinel cluster redlock: (
     a_retry_after_a_failure_gets_the_lock,
     a_waiting_call_gets_the_lock_after_the_cooldown,
     a_kept_lock_is_not_handed_over,
+    a_kept_lock_outlives_its_pool,
 ));
 
 /// Fails if a timer of the process ends the cooldown. The cooldown must continue even after the

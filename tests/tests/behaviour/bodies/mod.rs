@@ -9,6 +9,7 @@ mod exits;
 mod kept_locks;
 mod min_hold;
 mod nested_calls;
+mod nested_without_store;
 mod replay;
 
 use std::time::{Duration, Instant};

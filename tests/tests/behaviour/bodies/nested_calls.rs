@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold::{Fence, LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::proxy::{Mode, Proxy};
-use leasehold_tests::server::Server;
-use leasehold_tests::stores::{NO_OUTAGE, Store};
+use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use leasehold_tests::{on_every_store, on_stores};
 use tokio::sync::{Barrier, oneshot};
@@ -33,7 +31,7 @@ type Result<T = ()> = std::result::Result<T, LockError>;
 
 /// Returns the fences of all nested calls, from the outermost call to the innermost.
 #[distributed_lock(key = "k", ttl = "20s", reentrant, guard = lock, pool = pool)]
-async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
+pub(super) async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
     lock.check()?;
     tokio::task::yield_now().await;
     let mut fences = vec![lock.fence()];
@@ -280,7 +278,7 @@ async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
 
 /// Locks the same key as `nest`, but without `reentrant`.
 #[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
-async fn plain(pool: &LockPool) -> Result {
+pub(super) async fn plain(pool: &LockPool) -> Result {
     Ok(())
 }
 const PLAIN_LINE: u32 = line!() - 4;
@@ -484,28 +482,6 @@ on_stores!(redlock: (
     only_the_outermost_call_releases,
     nested_calls_stop_after_a_lost_lease,
 ));
-
-/// The proxy lets nothing pass while nested calls run. Fails if they need an answer from the store
-/// to enter the lock or to be refused.
-#[tokio::test]
-async fn entering_needs_no_store() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let pool = LockPool::builder().url(proxy.url()).io_timeout(NO_OUTAGE);
-    let pool = wait::connected(pool).await;
-    let outer = pool.lock("k").ttl(TTL).run(async {
-        proxy.set(Mode::Stall);
-        let inner = wait::within("a nested call", HANG, nest(&pool, 3)).await;
-        let error = plain(&pool).await.expect_err("nested");
-        assert!(
-            matches!(error, LockError::WouldDeadlock { .. }),
-            "{error:?}"
-        );
-        proxy.pass();
-        inner
-    });
-    assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
-}
 
 /// Fails if a body can enter the lock of another body that runs concurrently on the same thread,
 /// in the same task or in another one. Each of the two bodies requests the key of the other one.

@@ -1,7 +1,9 @@
 //! Tests that the pool reconnects automatically, and still holds its locks.
 
+use std::slice;
 use std::time::{Duration, Instant};
 
+use leasehold::__test::deadline;
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
@@ -11,6 +13,8 @@ use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
+
+use crate::deployments::all_are_renewed;
 
 /// The ttl of a renewed lease.
 const TTL: Duration = Duration::from_secs(6);
@@ -61,16 +65,19 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
 }
 
 /// Fails if the pool keeps a broken connection, or if a call fails although it has time for another
-/// attempt.
+/// attempt. Also fails if a lease is not renewed over the new connections.
 #[tokio::test]
 async fn killed_connections_are_replaced() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;
     let held = hold(&pool, "held", TTL).await;
-    for number in 0..40 {
+    let (first, mut number) = (deadline(&held.handle()), 0);
+    // The loop runs at least 40 times, and until the lease is renewed or lost.
+    while number < 40 || deadline(&held.handle()) == first {
         kill_all(&probe).await;
         works(&pool, &format!("killed-{number}")).await;
+        number += 1;
     }
     leave(held, "killed connections").await;
 }
@@ -166,18 +173,22 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
     }
 }
 
-/// Fails if the pool cannot be used after a restart of its server. Also fails if a lease is lost
-/// although the server has stored the lock on disk.
+/// In each restart of the server, a renewal becomes due. Fails if the pool cannot be used
+/// afterwards. Also fails if the lease is lost although the server has stored the lock on disk.
 #[tokio::test]
 async fn the_pool_reconnects_to_a_restarted_server() {
+    const RENEWED: Duration = Duration::from_millis(700);
     let mut server = ServerOptions::new().append_only().start();
     let pool = connect(&server.url()).await;
     let request = pool.lock("kept-on-disk").ttl(LEASE).wait(PATIENCE);
-    let request = request.watchdog_every(Duration::from_millis(700));
+    let request = request.watchdog_every(RENEWED);
     let held = request.acquire().await.expect("free");
     for number in 0..5 {
+        server.kill();
+        tokio::time::sleep(RENEWED).await;
         server.restart();
         works(&pool, &format!("restarted-{number}")).await;
+        all_are_renewed(slice::from_ref(&held)).await;
     }
     leave(held, "restarts").await;
     server.kill();

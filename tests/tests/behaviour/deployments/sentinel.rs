@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
+use leasehold_tests::proxy::Proxy;
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::sentinel::{Deployment, MASTER, Setup};
@@ -14,6 +15,8 @@ use leasehold_tests::wait;
 use redis::cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+use super::drop_calls;
 
 /// The ttl of most locks. It is longer than any step of a test takes, even on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
@@ -235,6 +238,17 @@ async fn the_newest_configuration_counts() {
         new.probe().size() > 0,
         "the fence counter is on the new one"
     );
+}
+
+/// Fails if a dropped call leaves its lock or its place in a queue on the master.
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_calls_leave_nothing() {
+    let server = Server::start();
+    let (probe, network) = (server.probe(), Proxy::start(server.address()));
+    let deployment = Setup::new().start_naming_port(network.address().port());
+    let url = deployment.url();
+    let pools = [connect(&url).await, connect(&url).await];
+    drop_calls(&pools, &[network], || probe.keys("lock:*")).await;
 }
 
 /// Fails if the error for a wrong URL or password does not name the remedy, or shows a password.

@@ -9,5 +9,5 @@ mod lost_answers;
 mod neighbours;
 mod orphans;
 mod paused_time;
-mod stopped_servers;
+pub(crate) mod stopped_servers;
 mod watchdog;

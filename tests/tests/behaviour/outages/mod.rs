@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::lateness::Excuse;
+use leasehold_tests::wait;
 
 mod a_service;
 mod connecting_lazily;
 mod credentials;
 mod known_outages;
 mod lazily_connected;
+mod probes;
 mod readiness;
 mod servers;
 
@@ -20,6 +22,10 @@ const LONG: Duration = Duration::from_secs(60);
 /// Promised time limit for a call without `wait` after the pool has detected an outage of its
 /// store.
 const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// Time limit for each call without `wait`. A call that waits for a missing store takes longer: the
+/// `io_timeout` of its pool.
+const SLOW: Duration = Duration::from_secs(8);
 
 /// Number of calls whose duration is compared with [`AT_ONCE`]. A busy machine delays some of them.
 const CALLS: usize = 20;
@@ -46,25 +52,32 @@ async fn comes_back(pool: &LockPool, key: &str) {
     }
 }
 
-/// Asserts that calls without `wait` fail, and that half of them end within [`AT_ONCE`].
+/// Asserts that calls without `wait` fail, with one key and with several. Also asserts that half of
+/// each kind end within [`AT_ONCE`].
 async fn fail_at_once(pool: &LockPool) {
     let excuse = Excuse::begin();
-    let mut times = Vec::new();
+    let (mut one_key, mut two_keys) = (Vec::new(), Vec::new());
     for number in 0..CALLS {
-        let began = Instant::now();
-        let error = tries(pool, &format!("early:{number}")).await;
-        times.push(began.elapsed());
-        let error = error.expect_err("the store is away");
-        assert!(error.is_unavailable(), "{error}");
-        assert_eq!(error.http_status(), 503);
-        let both = ["one", "two"];
-        let error = pool.lock_all(both).ttl(TTL).acquire().await.map(drop);
-        let error = error.expect_err("the store is away");
-        assert!(error.is_unavailable(), "{error}");
+        one_key.push(fails(tries(pool, &format!("early:{number}"))).await);
+        let both = pool.lock_all(["one", "two"]).ttl(TTL).acquire();
+        two_keys.push(fails(async { both.await.map(drop) }).await);
     }
-    times.sort_unstable();
     let most = AT_ONCE + excuse.so_far();
-    assert!(times[CALLS / 2] < most, "{times:?}, limit {most:?}");
+    for mut times in [one_key, two_keys] {
+        times.sort_unstable();
+        assert!(times[CALLS / 2] < most, "{times:?}, limit {most:?}");
+    }
+}
+
+/// Returns the duration of a call that fails because the store is away.
+async fn fails(call: impl Future<Output = Result<(), LockError>>) -> Duration {
+    let began = Instant::now();
+    let ended = wait::within("a call without `wait`", SLOW, call).await;
+    let took = began.elapsed();
+    let error = ended.expect_err("the store is away");
+    assert!(error.is_unavailable(), "{error}");
+    assert_eq!(error.http_status(), 503);
+    took
 }
 
 /// Generates a test of each named function on the servers of each named store.

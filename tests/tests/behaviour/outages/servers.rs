@@ -6,8 +6,11 @@ use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::sentinel::{Deployment, Setup as Sentinels};
 use leasehold_tests::server::Server;
-use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
 use leasehold_tests::zookeeper::Zookeeper;
+
+/// The prefix of all locks on etcd and ZooKeeper.
+const PREFIX: &str = "outages";
 
 pub(super) enum Servers {
     Redis(Server),
@@ -60,8 +63,8 @@ impl Servers {
             Self::Cluster(cluster) => cluster.url(),
             Self::Redlock(quorum) => quorum.url_with("max_ttl=100ms&node_timeout=1s"),
             Self::Postgres(_, database) => database.url(),
-            Self::Etcd(server) => server.url("outages"),
-            Self::Zookeeper(server) => server.url("outages"),
+            Self::Etcd(server) => server.url(PREFIX),
+            Self::Zookeeper(server) => server.url(PREFIX),
         }
     }
 
@@ -75,6 +78,41 @@ impl Servers {
             Self::Postgres(server, _) => server.kill(),
             Self::Etcd(server) => server.kill(),
             Self::Zookeeper(server) => server.kill(),
+        }
+    }
+
+    /// The keys of locks, or the paths of their nodes, that contain `part`.
+    pub(super) fn keys_with(&self, part: &str) -> Vec<String> {
+        let mut keys: Vec<String> = match self {
+            Self::Redis(server) | Self::Sentinel(_, server) => server.probe().keys("*"),
+            Self::Cluster(cluster) => cluster.keys(),
+            Self::Redlock(quorum) => {
+                let probes = quorum.probes();
+                probes.iter().flat_map(|probe| probe.keys("*")).collect()
+            }
+            Self::Postgres(_, database) => {
+                let probe = database.probe("");
+                // The rows of free locks would stay for a minute.
+                probe.value("SELECT leasehold.sweep('0 seconds')");
+                let keys = probe.value("SELECT string_agg(key, ' ') FROM leasehold.locks");
+                keys.split_whitespace().map(str::to_owned).collect()
+            }
+            Self::Etcd(server) => server.probe(PREFIX, "").left(),
+            Self::Zookeeper(server) => server.probe(PREFIX, "").left(),
+        };
+        keys.retain(|key| key.contains(part));
+        keys
+    }
+
+    /// The number of sessions on the servers. Zero on a store without sessions.
+    pub(super) fn sessions(&self) -> usize {
+        match self {
+            Self::Etcd(server) => server.gateway().list(&format!("{PREFIX}/%/")).len(),
+            Self::Zookeeper(server) => {
+                let names = server.client().names(&format!("/{PREFIX}/%"));
+                names.iter().filter(|name| !name.contains('-')).count()
+            }
+            _ => 0,
         }
     }
 

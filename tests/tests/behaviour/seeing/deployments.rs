@@ -7,6 +7,7 @@ use leasehold::{LockInfo, LockPool, LockState};
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::sentinel::Deployment;
+use leasehold_tests::server::ServerOptions;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 
@@ -161,4 +162,28 @@ async fn a_lock_of_a_quorum_shows_its_number_of_nodes() {
     quorum.servers[1].kill();
     let error = other.inspect("q").await.expect_err("no majority answers");
     assert!(error.is_unavailable(), "{error}");
+}
+
+/// Fails if a node is asked without the password of the URL, or if its list ends after the first
+/// page.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_pages_of_a_quorum_with_a_password_are_listed() {
+    let quorum = Quorum::old_with(3, &ServerOptions::new().password("hunter2"));
+    let url = quorum.url_with("node_timeout=1s");
+    let url = url.replace("redlock://", "redlock://:hunter2@");
+    let (pool, other) = (connect(&url).await, connect(&url).await);
+    // A page has about 200 keys of one node.
+    let keys: BTreeSet<String> = (0..450).map(|number| format!("q:{number}")).collect();
+    let request = |key: &String| pool.lock(key).ttl(LONG * 2).wait(LONG);
+    let held = keys.iter().map(|key| request(key).acquire());
+    let held = futures_util::future::try_join_all(held).await;
+    let held = held.expect("free");
+    let found = listed(&other, "*").await;
+    let answered = found.iter().all(|lock| lock.nodes == Some(3));
+    assert!(answered, "each node answers about each lock");
+    let found: BTreeSet<String> = found.into_iter().map(|lock| lock.key).collect();
+    assert_eq!(found, keys);
+    let was = other.force_release("q:7").await.expect("all answer");
+    assert_eq!(was.and_then(|was| was.nodes), Some(3));
+    drop(held);
 }

@@ -55,10 +55,27 @@ on_zookeeper!(
     under_load,
 );
 
-on_stores!(sentinel cluster redlock: (
+on_stores!(sentinel cluster: (
     a_revoked_holder_is_notified_at_once,
     the_body_is_dropped_before_the_next_begins,
+    a_revoked_guard_keeps_the_lock_for_the_grace,
+    revoked_sharers_are_notified,
     a_free_lock_stays_free,
+    force_release_frees_a_kept_lock,
+    a_second_force_release_does_not_shorten_the_grace,
+    the_next_process_is_served,
+    under_load,
+));
+
+// Redlock has no shared locks and no queue, so their tests are missing here.
+on_stores!(redlock: (
+    a_revoked_holder_is_notified_at_once,
+    the_body_is_dropped_before_the_next_begins,
+    a_revoked_guard_keeps_the_lock_for_the_grace,
+    a_free_lock_stays_free,
+    force_release_frees_a_kept_lock,
+    a_second_force_release_does_not_shorten_the_grace,
+    under_load,
 ));
 
 /// Takes a lock of 20 s without a watchdog. The holder sends no renewals, so before the end of the
@@ -349,6 +366,9 @@ fn an_unnotified_session_is_detected() {
 fn a_revoked_lock_freed_before_its_body_ends_is_detected() {
     for test in [
         "seeing::forced::redis::a_revoked_guard_keeps_the_lock_for_the_grace",
+        "seeing::forced::sentinel::a_revoked_guard_keeps_the_lock_for_the_grace",
+        "seeing::forced::cluster::a_revoked_guard_keeps_the_lock_for_the_grace",
+        "seeing::forced::redlock::a_revoked_guard_keeps_the_lock_for_the_grace",
         "seeing::session_servers::etcd::a_revoked_guard_keeps_the_lock_for_the_grace",
         "seeing::session_servers::zookeeper::a_revoked_guard_keeps_the_lock_for_the_grace",
     ] {

@@ -16,6 +16,7 @@ const CLAIM: Duration = Duration::from_secs(1);
 on_every_store_of_leases!(
     a_free_lock_is_shown_as_free,
     an_exclusive_lock_is_shown,
+    the_remaining_time_is_shown,
     an_annotated_function_is_named,
     readers,
     permits,
@@ -28,6 +29,7 @@ on_every_store_of_leases!(
 on_etcd!(
     a_free_lock_is_shown_as_free,
     an_exclusive_lock_is_shown,
+    the_remaining_time_is_shown,
     an_annotated_function_is_named,
     a_kept_lock_is_shown,
     waiting_processes_are_shown,
@@ -37,6 +39,7 @@ on_etcd!(
 on_zookeeper!(
     a_free_lock_is_shown_as_free,
     an_exclusive_lock_is_shown,
+    the_remaining_time_is_shown,
     an_annotated_function_is_named,
     waiting_processes_are_shown,
     invalid_keys_cannot_be_inspected,
@@ -45,6 +48,7 @@ on_zookeeper!(
 on_stores!(sentinel cluster: (
     a_free_lock_is_shown_as_free,
     an_exclusive_lock_is_shown,
+    the_remaining_time_is_shown,
     an_annotated_function_is_named,
 ));
 
@@ -52,6 +56,7 @@ on_stores!(sentinel cluster: (
 // nodes. `seeing::deployments` tests this number.
 on_stores!(redlock: (
     a_free_lock_is_shown_as_free,
+    the_remaining_time_is_shown,
     an_annotated_function_is_named,
 ));
 
@@ -87,6 +92,33 @@ async fn an_exclusive_lock_is_shown(store: &Store) {
     }
     guard.release().await.expect("held");
     seen(&other, "k", |lock| lock.state == LockState::Free).await;
+}
+
+/// Fails if the shown time is not the remaining time of the lease. It must be at most the ttl, and
+/// at least the time left for the holder. It must also become shorter.
+async fn the_remaining_time_is_shown(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let has_end = !store.has_sessions() || store.reports_ends();
+    // The remaining time of a session is in whole seconds, and may be longer than the ttl.
+    let (rounded, beyond) = if store.has_sessions() {
+        (Duration::from_secs(1), BEYOND)
+    } else {
+        (Duration::ZERO, Duration::ZERO)
+    };
+    for (key, ttl) in [("half", TTL / 2), ("whole", TTL)] {
+        let guard = pool.lock(key).ttl(ttl).acquire().await.expect("free");
+        let first = look(&other, key).await.holders[0].expires_in;
+        let least = guard.remaining();
+        assert_eq!(first.is_some(), has_end);
+        if let Some(first) = first {
+            assert!(least <= first + rounded, "{first:?} of at least {least:?}");
+            assert!(first <= ttl + beyond, "{first:?} of {ttl:?}");
+            let shorter = |left: Duration| left < first;
+            let is_shorter = |lock: &LockInfo| lock.holders[0].expires_in.is_some_and(shorter);
+            seen(&other, key, is_shorter).await;
+        }
+        guard.release().await.expect("held");
+    }
 }
 
 async fn an_annotated_function_is_named(store: &Store) {

@@ -33,15 +33,9 @@ on_zookeeper!(
     a_slowly_read_list_skips_released_locks,
 );
 
-on_stores!(sentinel cluster: (
+on_stores!(sentinel cluster redlock: (
     only_matching_locks_are_listed,
     a_list_of_several_pages_is_complete,
-));
-
-// Redlock has no shared locks, so `a_list_of_several_pages_is_complete`, which takes one, is
-// missing here.
-on_stores!(redlock: (
-    only_matching_locks_are_listed,
 ));
 
 /// A key that sorts after all other keys.
@@ -108,11 +102,9 @@ async fn a_list_of_several_pages_is_complete(store: &Store) {
         held.push(take(&pool, &format!("many:{number}")).await);
     }
     let other = pool.lock("many:shared").ttl(TTL);
-    let other = if store.has_sessions() {
-        other
-    } else {
-        other.shared()
-    };
+    // Stores with sessions and Redlock have no shared locks.
+    let is_exclusive = store.has_sessions() || !store.has_queue();
+    let other = if is_exclusive { other } else { other.shared() };
     let other = other.acquire().await.expect("free");
     let found: BTreeSet<String> = keys(&pool, "many:*").await.into_iter().collect();
     assert_eq!(found.len(), 701);

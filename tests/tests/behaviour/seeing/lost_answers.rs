@@ -1,6 +1,7 @@
 //! Tests of `force_release` whose answer is lost, or whose request arrives after its caller has
 //! given up. The process that has the lock by then must keep it. On etcd and ZooKeeper, each
 //! request names the holder's node, so repeated and late requests cannot affect the next holder.
+//! `session_servers` has the tests of these stores.
 
 use std::time::Duration;
 

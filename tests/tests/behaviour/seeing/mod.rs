@@ -9,6 +9,7 @@ mod listed;
 mod lost_answers;
 mod odd_nodes;
 mod refused;
+mod reserved;
 mod session_servers;
 
 use std::time::{Duration, SystemTime};

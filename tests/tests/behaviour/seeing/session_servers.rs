@@ -214,6 +214,70 @@ async fn a_lost_answer_changes_nothing_on_zookeeper() {
     a_lost_answer_changes_nothing::<Zookeeper>().await;
 }
 
+/// The requests of an operator that arrive late.
+#[derive(Debug, Clone, Copy)]
+enum Late {
+    /// All requests after the notification of the holder.
+    All,
+    /// The request that removes the holder's node.
+    Removal,
+}
+
+/// Holds the requests of an operator back until the holder has taken the lock again. On etcd, the
+/// holder's new node has the path of its first one. Fails if a late request removes the new node.
+async fn a_late_request_changes_nothing<S: SessionServer>(late: Late, prefix: &str) {
+    let server = S::shared();
+    let pipe = Pipe::start(server.address());
+    let holder = connect(&server.url(prefix)).await;
+    let operator = connect(&S::url_of_all([pipe.address()], prefix)).await;
+    let request = || holder.lock("k").ttl(TTL).watchdog().wait(LONG);
+    let guard = request().acquire().await.expect("free");
+    let node = server.probe(prefix, "lock:").nodes("k").remove(0);
+    if matches!(late, Late::Removal) {
+        pipe.hold(&S::removal(&node.path));
+    }
+    let again = async {
+        wait::within("the revocation", LONG, guard.lost()).await;
+        match late {
+            Late::All => pipe.set(Flow::Stall),
+            Late::Removal => {
+                let is_held = || 0 < pipe.held();
+                wait::until_async("the removal is held back", LONG, is_held).await;
+            }
+        }
+        drop(guard);
+        let again = request().acquire().await.expect("its turn comes");
+        pipe.set(Flow::Pass);
+        pipe.hold(&[]);
+        again
+    };
+    let (was, again) = tokio::join!(operator.force_release("k"), again);
+    assert!(was.expect("it answers").is_some());
+    let lock = holder.inspect("k").await.expect("it answers");
+    assert_eq!(lock.fence, again.fence());
+    again.release().await.expect("it is still held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_requests_change_nothing_on_etcd() {
+    a_late_request_changes_nothing::<Etcd>(Late::All, "late-requests").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_requests_change_nothing_on_zookeeper() {
+    a_late_request_changes_nothing::<Zookeeper>(Late::All, "late-requests").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_removal_changes_nothing_on_etcd() {
+    a_late_request_changes_nothing::<Etcd>(Late::Removal, "late-removal").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_removal_changes_nothing_on_zookeeper() {
+    a_late_request_changes_nothing::<Zookeeper>(Late::Removal, "late-removal").await;
+}
+
 /// Two locks of one process are taken away, and the body of the first lock does not end. Fails if
 /// this first holder delays the notification of the second one. Also fails if the second lock is
 /// free before its body has ended.

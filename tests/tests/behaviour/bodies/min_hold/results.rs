@@ -30,6 +30,7 @@ on_every_store_of_leases! {
     at_least_may_exceed_the_ttl_with_a_watchdog,
     at_least_applies_after_the_caller_is_dropped,
     an_impossible_at_least_is_refused,
+    a_staying_lock_outlives_its_pool,
 }
 
 on_etcd! {
@@ -41,12 +42,14 @@ on_etcd! {
     at_least_may_exceed_the_ttl_with_a_watchdog,
     at_least_applies_after_the_caller_is_dropped,
     an_impossible_at_least_is_refused,
+    a_staying_lock_outlives_its_pool,
 }
 
 on_stores!(sentinel cluster redlock: (
     the_lock_stays_after_any_result,
     the_later_of_cooldown_and_min_hold_counts,
     at_least_applies_after_the_caller_is_dropped,
+    a_staying_lock_outlives_its_pool,
 ));
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -279,6 +282,20 @@ async fn an_impossible_at_least_is_refused(store: &Store) {
     }
     let whole = pool.lock("k").ttl(TTL).min_hold(TTL).acquire().await;
     drop(whole.expect("as long as the ttl is possible"));
+}
+
+/// The pool is shut down and dropped before `min_hold` has passed. Fails if the lock is then free
+/// too early, or stays held after `min_hold`.
+async fn a_staying_lock_outlives_its_pool(store: &Store) {
+    let pool = store.pool().await;
+    let min_hold = Duration::from_secs(2);
+    let start = Instant::now();
+    let guard = pool.lock("k").ttl(TTL).min_hold(min_hold).acquire().await;
+    drop(guard.expect("it is free"));
+    let report = pool.shutdown(HANG).await;
+    assert_eq!(report.still_held, 0, "{report:?}");
+    drop(pool);
+    comes_free(store, "k", start, min_hold).await;
 }
 
 /// Fails if the test `the_lock_stays_after_any_result` does not detect a seeded bug: locks are

@@ -10,6 +10,7 @@ use leasehold_tests::wait;
 mod announced;
 mod conforms;
 mod down;
+mod dropped_calls;
 mod fail_over;
 mod hand_over;
 mod keys;

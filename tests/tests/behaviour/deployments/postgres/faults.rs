@@ -1,5 +1,6 @@
 //! Tests that the pool recovers automatically from any fault of the server, and keeps its locks.
 
+use std::slice;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
@@ -7,13 +8,19 @@ use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::probe::Probe;
+use leasehold_tests::renewal::{self, Renewal};
 use leasehold_tests::wait;
 
 use super::{LONG, connect, fresh, works};
+use crate::deployments::all_are_renewed;
 
 const TTL: Duration = Holder::TTL;
+/// The ttl of a lease that outlasts a short stop.
+const SHORT: Duration = Duration::from_secs(4);
 /// The ttl of a lease that a watchdog renews in time, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
+/// Time between the renewals of a lease that outlasts restarts of its server.
+const RENEWED: Duration = Duration::from_millis(700);
 
 /// Ends every connection of a pool to the database. Returns the number of ended connections.
 async fn end_connections(database: &Database) -> i64 {
@@ -52,18 +59,22 @@ async fn ended_connections_are_replaced() {
     kept.release().await.expect("still held");
 }
 
-/// Fails if the pool cannot be used after a crash of the server, or if a lease is lost in the
-/// crash.
+/// In each crash of the server, a renewal becomes due. Fails if the pool cannot be used after the
+/// crash, or if the lease is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = Postgres::start();
     let database = server.migrated();
     let pool = connect(&database).await;
-    let request = pool.lock("kept").ttl(LONG).wait(LONG).watchdog();
-    let kept = request.acquire().await.expect("it is free");
+    let request = pool.lock("kept").ttl(LONG).wait(LONG);
+    let kept = request.watchdog_every(RENEWED).acquire().await;
+    let kept = kept.expect("it is free");
     for number in 0..3 {
+        server.kill();
+        tokio::time::sleep(RENEWED).await;
         server.restart();
         works(&pool, &format!("restarted-{number}")).await;
+        all_are_renewed(slice::from_ref(&kept)).await;
         let probe = database.probe("lock:");
         assert!(probe.exists("kept"), "the table survives a crash");
         assert!(!probe.take("kept", TTL), "it is held");
@@ -107,7 +118,8 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
     }
 }
 
-/// Fails if a lease is lost in a short stop, or if a lease still counts as held after a long stop.
+/// Fails if a lease is lost because its renewal gets no answer in a short stop, or if a lease still
+/// counts as held after a long stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_stops() {
     let server = Postgres::start();
@@ -115,24 +127,14 @@ async fn leases_survive_only_short_stops() {
     // answer must not fail this request.
     let pool = LockPool::builder().url(server.migrated().url());
     let pool = wait::connected(pool.io_timeout(Duration::from_secs(3))).await;
-    let mut counted = 0;
-    for round in 0..20 {
-        let holder = Holder::enter(&pool, &format!("short-{round}")).await;
-        let excuse = Excuse::begin();
+    renewal::twice(async |round| {
+        let mut renewal = Renewal::near(&pool, &format!("short-{round}"), SHORT).await;
         server.pause();
-        tokio::time::sleep(TTL / 4).await;
+        renewal.outlasts(SHORT / 4).await;
         server.resume();
-        // After this sleep, a lease that was not renewed has ended.
-        tokio::time::sleep(TTL * 2).await;
-        if excuse.longest() < TTL / 10 {
-            holder.leave("a short stop").await;
-            counted += 1;
-        }
-        if counted == 2 {
-            break;
-        }
-    }
-    assert!(0 < counted, "no round counts: the machine is too busy");
+        renewal.succeeds().await
+    })
+    .await;
     let holder = Holder::enter(&pool, "long").await;
     server.pause();
     let ended = wait::within("the loss is reported", LONG, holder.task).await;

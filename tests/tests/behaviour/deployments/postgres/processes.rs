@@ -55,7 +55,7 @@ fn processes_increment_a_number_without_lost_updates() {
     std::fs::write(&file, "0").expect("a file can be written");
     let scenario = Scenario::Count {
         file: file.display().to_string(),
-        times: TIMES,
+        times: Some(TIMES),
         pause_us: 300,
     };
     let job = job(database.url(), "counted", TTL, scenario);

@@ -1,6 +1,7 @@
 //! Tests that the pool recovers from faults of the server and of the network, and loses its locks
 //! only in long faults.
 
+use std::slice;
 use std::time::{Duration, Instant};
 
 use leasehold::LockError;
@@ -8,12 +9,20 @@ use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::probe::Probe as _;
+use leasehold_tests::renewal::{self, Renewal};
 use leasehold_tests::session_server::{SessionServer, leader};
 use leasehold_tests::wait;
 
 use super::{LONG, Times, connect, connect_waiting, works};
+use crate::deployments::all_are_renewed;
 
 const TTL: Duration = Holder::TTL;
+
+/// The ttl of a lease that outlasts a short outage.
+const KEPT: Duration = Duration::from_secs(4);
+
+/// Time between the renewals of a lease that outlasts restarts of its server.
+const RENEWED: Duration = Duration::from_millis(700);
 
 /// Returns a server, a proxy in front of it, and the URL of the proxy.
 pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe, String) {
@@ -39,7 +48,8 @@ pub(crate) async fn a_quiet_connection_lasts<S: SessionServer>() {
 }
 
 /// A proxy cuts the connection again and again. Fails if the pool does not replace it, so that a
-/// waiting call fails or a held lock is lost.
+/// waiting call fails or a held lock is lost. Also fails if a lease is lost because the connection
+/// is cut during its renewal.
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("cut");
     let pool = connect_waiting(&url).await;
@@ -51,22 +61,34 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
         pipe.cut();
         works::<S>(&pool, &format!("cut-{number}")).await;
     }
+    renewal::twice(async |round| {
+        let mut renewal = Renewal::near(&pool, &format!("renewed-{round}"), KEPT).await;
+        pipe.set(Flow::Stall);
+        renewal.outlasts(KEPT / 8).await;
+        pipe.cut();
+        pipe.set(Flow::Pass);
+        renewal.succeeds().await
+    })
+    .await;
     held.release().await.expect("its lease was kept");
 }
 
-/// Restarts `server` several times. Fails if the pool does not reconnect automatically, or if a
-/// lease of `ttl` is lost in a crash. Also fails if a call without `wait` hangs while `server` is
-/// down.
+/// Restarts `server` several times. Each time, a renewal becomes due while `server` is down. Fails
+/// if the pool does not reconnect automatically, or if a lease of `ttl` is lost in a crash. Also
+/// fails if a call without `wait` hangs while `server` is down.
 pub(crate) async fn the_pool_reconnects_to_a_restarted_server<S: Times>(
     mut server: S,
     ttl: Duration,
 ) {
     let pool = connect(&server.url("restarted")).await;
-    let request = pool.lock("kept").ttl(ttl).watchdog();
+    let request = pool.lock("kept").ttl(ttl).watchdog_every(RENEWED);
     let kept = request.wait(LONG).acquire().await.expect("it is free");
     for number in 0..3 {
+        server.kill();
+        tokio::time::sleep(RENEWED).await;
         server.restart();
         works::<S>(&pool, &format!("restarted-{number}")).await;
+        all_are_renewed(slice::from_ref(&kept)).await;
         let probe = server.probe("restarted", "lock:");
         assert!(!probe.take("kept", TTL), "the lease was lost by a crash");
     }
@@ -106,29 +128,19 @@ pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Tim
     }
 }
 
-/// Fails if a lease is lost in a short pause of the server, or if a lease still counts as held
-/// after a long pause.
+/// Fails if a lease is lost because its renewal gets no answer in a short pause of the server. Also
+/// fails if a lease still counts as held after a long pause.
 pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
-    let mut counted = 0;
-    for round in 0..20 {
-        let holder = Holder::enter(&pool, &format!("short-{round}")).await;
-        let excuse = Excuse::begin();
+    renewal::twice(async |round| {
+        let mut renewal = Renewal::near(&pool, &format!("short-{round}"), KEPT).await;
         server.pause();
-        tokio::time::sleep(TTL / 4).await;
+        renewal.outlasts(KEPT / 4).await;
         server.resume();
-        // After this sleep, a lease that was not renewed has ended.
-        tokio::time::sleep(TTL * 2).await;
-        if excuse.longest() < TTL / 10 {
-            holder.leave("a short stop").await;
-            counted += 1;
-        }
-        if counted == 2 {
-            break;
-        }
-    }
-    assert!(0 < counted, "no round counts: the machine is too busy");
+        renewal.succeeds().await
+    })
+    .await;
     let holder = Holder::enter(&pool, "long").await;
     server.pause();
     is_notified_of_its_loss(holder, || server.resume()).await;

@@ -26,35 +26,46 @@ fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
     }
 }
 
-/// Makes four processes add to a number in a file while `disturb` runs. Fails if the final number
-/// is not the sum of the additions.
-fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worker])) {
-    const PROCESSES: u32 = 4;
+/// Makes four processes add to a number in a file until `disturb` has ended. Fails if the final
+/// number is not the number of additions.
+fn counts(url: &str, ttl: Duration, disturb: impl FnOnce(&mut [Worker])) {
+    const KEY: &str = "counted";
     let file = url.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
     let file = std::env::temp_dir().join(format!("leasehold-{}-{file}", std::process::id()));
     std::fs::write(&file, "0").expect("a file can be written");
     let scenario = Scenario::Count {
         file: file.display().to_string(),
-        times,
+        times: None,
         pause_us: 300,
     };
-    let job = job(url.to_owned(), "counted", ttl, scenario);
-    let worker = || Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
-    let mut workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
+    let job = job(url.to_owned(), KEY, ttl, scenario);
+    let mut workers = [(); 4].map(|()| Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job));
     disturb(&mut workers);
+    for worker in &mut workers {
+        worker.wait_entered(LONG);
+        worker.leave();
+    }
+    let mut additions = 0;
     for mut worker in workers {
-        let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
-        let ended = worker.wait_for("all additions", LONG * 2, ended);
-        assert_eq!(ended, Event::Done);
+        assert_eq!(worker.wait_end(LONG * 2), Event::Done);
+        additions += worker.sections(KEY).len();
     }
     let number = std::fs::read_to_string(&file).expect("the file");
     std::fs::remove_file(&file).expect("the file");
-    assert_eq!(number, (PROCESSES * times).to_string());
+    assert_eq!(number, additions.to_string());
 }
 
 /// Fails if two processes hold the lock at the same time, because an increment would then be lost.
 pub(crate) fn processes_increment_a_number_without_lost_updates<S: SessionServer>() {
-    counts(&S::shared().url("counted"), HELD, 60, |_| {});
+    const TIMES: u32 = 60;
+    counts(&S::shared().url("counted"), HELD, |workers| {
+        // All processes continue until the last one has had the lock often enough.
+        for worker in workers {
+            for _ in 0..TIMES {
+                worker.wait_entered(LONG);
+            }
+        }
+    });
 }
 
 /// Fails if a killed process keeps its lock for longer than its session, or blocks the queue.
@@ -164,15 +175,15 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
 }
 
 /// Fails if two processes hold the lock at the same time while a cluster loses its leaders. The
-/// first leader is killed after `begin` returns. The ttl of the locks, `ttl`, is longer than a
-/// change of leaders takes.
+/// processes continue until the last leader is back. The first leader is killed after `begin`
+/// returns. The ttl of the locks, `ttl`, is longer than a change of leaders takes.
 pub(crate) fn no_increment_is_lost_while_leaders_are_killed<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,
     begin: impl FnOnce(&mut [Worker]),
 ) {
     let url = S::url_of(&cluster, "counted-by-leaders");
-    counts(&url, ttl, 150, |workers| {
+    counts(&url, ttl, |workers| {
         begin(workers);
         for round in 0..4 {
             let at = leader(&cluster, None);
