@@ -12,6 +12,7 @@ pub use crate::lock::nest::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 
+use crate::inspect::info::{Holder, LockInfo};
 use crate::lock::api::request::LockRequest;
 use crate::lock::call::guard::LockHandle;
 use crate::lock::nest::call_site::At;
@@ -33,6 +34,12 @@ pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
 /// command `leasehold`.
 pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
+}
+
+/// True unless this holder has the lock only on a minority of a quorum's nodes. Nodes that did not
+/// answer count as having the lock. Used by the command `leasehold`.
+pub fn may_be_held_by(lock: &LockInfo, holder: &Holder) -> bool {
+    lock.may_be_held_by(holder)
 }
 
 /// Serves as the last argument of functions with a bound such as `KeyPart<Hint>`, where `Hint` is

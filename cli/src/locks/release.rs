@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold::__private::may_be_held_by;
 use leasehold::{Holder, LockInfo, LockPool};
 use serde_json::json;
 
@@ -24,7 +25,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         return Ok(free(&pool, key, json));
     }
     let was = pool.force_release(key).await?;
-    let Some(was) = was.filter(is_held) else {
+    let Some(was) = was.filter(LockInfo::is_taken) else {
         return Ok(free(&pool, key, json));
     };
     if json {
@@ -42,7 +43,7 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
     let mut agreed = None;
     loop {
         let lock = pool.inspect(key).await?;
-        if !is_held(&lock) {
+        if !lock.is_taken() {
             return Ok(false);
         }
         if agreed.is_some_and(|(agreed, since)| covers(&agreed, since, &lock)) {
@@ -63,7 +64,8 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
 /// present state `now`: it has no other holders. A lock without holders must be kept or reserved as
 /// before. A process that only a minority of the nodes reports does not hold the lock.
 fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
-    let holders: Vec<&Holder> = holders(now).collect();
+    let may_hold = |holder: &&Holder| may_be_held_by(now, holder);
+    let holders: Vec<&Holder> = now.holders.iter().filter(may_hold).collect();
     if holders.is_empty() {
         return (agreed.state, agreed.fence) == (now.state, now.fence);
     }
@@ -84,22 +86,6 @@ fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
     };
     let is_agreed = |holder: &&Holder| agreed.holders.iter().any(|known| same(known, holder));
     holders.iter().all(is_agreed)
-}
-
-/// Returns the holders that have the lock. On a quorum, leaves out those on a minority of the nodes
-/// that have answered.
-fn holders(lock: &LockInfo) -> impl Iterator<Item = &Holder> {
-    lock.holders
-        .iter()
-        .filter(|holder| match (holder.nodes, lock.nodes) {
-            (Some(with), Some(all)) => all < 2 * with,
-            _ => true,
-        })
-}
-
-/// True if a process has the lock, or the store keeps or reserves it.
-fn is_held(lock: &LockInfo) -> bool {
-    lock.is_taken() || holders(lock).next().is_some()
 }
 
 /// Reports that the lock is free.

@@ -43,6 +43,11 @@ impl Terminal {
                 // The notice may be older than the change of the foreground.
                 if tty.is_ours() || tty.front == Some(group) {
                     self.give(&tty, group);
+                } else if is_orphaned() {
+                    // Nobody can put this group in the foreground. The kernel would refuse the
+                    // access, and sends HUP and CONT to a suspended group that becomes orphaned.
+                    let _ = kill_process_group(group, Signal::HUP);
+                    let _ = kill_process_group(group, Signal::CONT);
                 } else {
                     // This group is in the background, too, so it is suspended like the command.
                     let _ = kill_current_process_group(signal);
@@ -56,7 +61,7 @@ impl Terminal {
                 }
             }
             // After ctrl-z, the shell waits until this whole group is suspended.
-            (_, Some(tty)) if self.given && !tty.is_ours() => {
+            (_, Some(tty)) if self.given && tty.front == Some(group) => {
                 let _ = kill_current_process_group(Signal::STOP);
             }
             _ => {}

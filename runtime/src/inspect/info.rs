@@ -56,6 +56,9 @@ pub struct LockInfo {
     pub kept_until: Option<SystemTime>,
     /// Number of nodes that answered, on a quorum (`redlock://`). None on other stores.
     pub nodes: Option<u32>,
+    /// Number of nodes that did not answer, on a quorum.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(crate) silent: u32,
 }
 
 /// State of a lock: free, or the reason why it is not.
@@ -185,6 +188,16 @@ impl LockInfo {
             fence: None,
             kept_until: None,
             nodes: None,
+            silent: 0,
+        }
+    }
+
+    /// True unless this holder has the lock on so few nodes of a quorum that even with all nodes
+    /// that did not answer, it does not hold the lock.
+    pub(crate) fn may_be_held_by(&self, holder: &Holder) -> bool {
+        match (holder.nodes, self.nodes) {
+            (Some(with), Some(answered)) => answered + self.silent < 2 * (with + self.silent),
+            _ => true,
         }
     }
 
@@ -222,6 +235,37 @@ impl Holder {
         Self {
             foreign: true,
             ..Self::unknown(expires_in)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a holder on a minority counts, or one that silent nodes could complete does not.
+    #[test]
+    fn silent_nodes_count_as_having_the_lock() {
+        for (nodes, answered, with, held) in [
+            (3, 3, 1, false),
+            (3, 3, 2, true),
+            (3, 2, 1, true),
+            (5, 5, 2, false),
+            (5, 4, 1, false),
+            (5, 4, 2, true),
+            (5, 3, 1, true),
+        ] {
+            let lock = LockInfo {
+                nodes: Some(answered),
+                silent: nodes - answered,
+                ..LockInfo::free("k")
+            };
+            let holder = Holder {
+                nodes: Some(with),
+                ..Holder::unknown(None)
+            };
+            let row = format!("{with} of {answered} of {nodes}");
+            assert_eq!(lock.may_be_held_by(&holder), held, "{row}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use leasehold_tests::room;
 use leasehold_tests::server::Server;
+use rustix::process::Signal;
 
 use crate::harness::journal::Journal;
 use crate::harness::{Running, quoted};
@@ -38,6 +39,24 @@ if os.WIFSTOPPED(status):
     os.killpg(job, signal.SIGCONT)
     _, status = os.waitpid(job, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
+";
+
+/// Python program that runs a script in the background of its session, as an orphaned process group:
+/// no other process of the session is the parent of a process in the group. Waits for its end.
+const ORPHANED: &str = "\
+import os, sys, time
+ended, alive = os.pipe()
+if os.fork() == 0:
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent: time.sleep(0.01)
+        os.setpgid(0, 0)
+        os.set_inheritable(alive, True)
+        os.execvp('sh', ['sh', '-c', sys.argv[1]])
+    os._exit(0)
+os.close(alive)
+os.wait()
+os.read(ended, 1)
 ";
 
 const CTRL_Z: &str = "\u{1a}";
@@ -179,4 +198,21 @@ fn a_script_in_the_background_is_suspended_with_its_command() {
         let lines = ["suspended by SIGTTIN", "got a", "code 0"];
         assert_eq!(journal.lines(), lines, "{ended:?}");
     }
+}
+
+/// A command in the background reads the terminal, and no shell could put it in the foreground.
+/// Fails if it is suspended forever, and so keeps its lock.
+#[test]
+fn an_orphaned_command_in_the_background_is_ended() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    let script = format!(
+        "{}; {}",
+        run(&journal, &read(&journal)),
+        journal.note("code $?")
+    );
+    let terminal = on_a_terminal(&server, &["python3", "-c", ORPHANED, &script]);
+    let ended = terminal.wait();
+    let code = 128 + Signal::HUP.as_raw();
+    assert_eq!(journal.lines(), [format!("code {code}")], "{ended:?}");
 }

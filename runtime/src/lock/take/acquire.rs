@@ -310,17 +310,18 @@ impl Taking {
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
+            let fresh = self.fresh(&held);
             let lock = match &want.holder {
-                Some(holder) => match self.nested_permit(want, holder).await? {
-                    // Another branch had the permit for so long that the first leases are too old.
-                    _ if self.fresh(&held).is_zero() => return Ok(None),
-                    permit => HeldLock::Entered(permit),
-                },
+                Some(holder) => HeldLock::Entered(self.nested_permit(want, holder).await?),
                 None => match self.one(want, &held).await? {
                     Some(lock) => HeldLock::Held(lock),
                     None => return Ok(None),
                 },
             };
+            // Another branch had the permit for so long that the first leases are too old.
+            if want.holder.is_some() && !fresh.is_zero() && self.fresh(&held).is_zero() {
+                return Ok(None);
+            }
             held.push(lock);
         }
         match held.iter().find(|lock| !lock.cell().is_live()) {

@@ -172,18 +172,16 @@ fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
         known.expires_in = known.expires_in.max(holder.expires_in);
         known.revoked |= holder.revoked;
     }
-    let quorum = u32::try_from(majority(count)).unwrap_or(u32::MAX);
     info.nodes = u32::try_from(answers.len()).ok();
+    let silent = count - answers.len();
+    info.silent = u32::try_from(silent).unwrap_or(u32::MAX);
     info.holders = holders.into_values().collect();
     info.holders
         .sort_by_key(|holder| std::cmp::Reverse(holder.nodes));
-    if info
-        .holders
-        .iter()
-        .any(|holder| holder.nodes >= Some(quorum))
-    {
+    let mut holders = info.holders.iter();
+    if holders.any(|holder| info.may_be_held_by(holder)) {
         info.state = LockState::Exclusive;
-    } else if majority(count) <= kept.len() {
+    } else if !kept.is_empty() && majority(count) <= kept.len() + silent {
         info.state = LockState::Kept;
         info.kept_until = kept.into_iter().max();
     }

@@ -82,9 +82,9 @@ impl TokenMap {
         if entry.spent {
             entry.wire = Token::random(self.nonce);
             entry.asked.clear();
-            entry.revoked = false;
             entry.spent = false;
         }
+        entry.revoked = false;
         entry.asked.push(op);
         entry.ttl = ttl;
         entry.until = now + ttl;

@@ -8,9 +8,6 @@ use tokio::time::Instant;
 
 use crate::error::LockError;
 
-/// Time without a lost request after which an attempt to reach the server ends an outage.
-const QUIET: Duration = Duration::from_secs(1);
-
 /// Last known state of a server: reachable or not.
 #[derive(Default)]
 pub(crate) struct Outage {
@@ -47,10 +44,10 @@ impl Outage {
 
     /// True if an answer to an attempt ends the outage. A server that answers attempts may still be
     /// too slow for requests. So unless an attempt has failed, the answer counts only if no request
-    /// was lost for [`QUIET`].
-    pub(super) fn may_end(&self) -> bool {
+    /// was lost for the time `quiet`.
+    pub(super) fn may_end(&self, quiet: Duration) -> bool {
         match &*self.state() {
-            State::Lost(last) => QUIET <= last.elapsed(),
+            State::Lost(last) => quiet <= last.elapsed(),
             State::Up | State::Away(_) => true,
         }
     }
@@ -96,16 +93,18 @@ impl Outage {
 mod tests {
     use super::*;
 
+    const QUIET: Duration = Duration::from_secs(5);
+
     #[tokio::test(start_paused = true)]
     async fn an_attempt_ends_a_quiet_outage() {
         let outage = Outage::default();
-        assert!(outage.lost() && !outage.may_end());
+        assert!(outage.lost() && !outage.may_end(QUIET));
         tokio::time::advance(QUIET / 2).await;
         assert!(!outage.lost(), "it was lost before");
         tokio::time::advance(QUIET / 2).await;
-        assert!(!outage.may_end(), "another request was lost");
+        assert!(!outage.may_end(QUIET), "another request was lost");
         tokio::time::advance(QUIET / 2).await;
-        assert!(outage.may_end() && outage.is_out());
+        assert!(outage.may_end(QUIET) && outage.is_out());
         assert!(outage.back() && !outage.is_out());
     }
 
@@ -113,7 +112,7 @@ mod tests {
     async fn an_attempt_ends_an_outage_in_which_another_has_failed() {
         let outage = Outage::default();
         assert!(outage.lost() && outage.failed(LockError::unavailable("io", "away")));
-        assert!(!outage.lost() && outage.may_end());
+        assert!(!outage.lost() && outage.may_end(QUIET));
         assert!(outage.absence().is_some(), "it is still away");
     }
 }

@@ -18,15 +18,20 @@ const SHORT_RETRY: Duration = Duration::from_millis(200);
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
+/// Minimum time without a lost request after which an answer ends an outage. Longer than the time
+/// between two failures of heartbeats.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// Tries to reach the server while it is out, until the store is dropped.
 pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
     let outage = shared.service.outage();
+    let quiet = QUIET.max(2 * shared.io_timeout);
     loop {
         outage.begins().await;
         let mut attempts = 0_u32;
         loop {
             let answered = shared.service.reach_again().await;
-            if answered && outage.may_end() && outage.back() {
+            if answered && outage.may_end(quiet) && outage.back() {
                 reporter::log(|| tracing::info!(store = S::NAME, "connected again"));
                 shared.emit(StoreEvent::Connected);
             }

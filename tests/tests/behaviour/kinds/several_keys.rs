@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe as _;
+use leasehold_tests::proxy::Proxy;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
@@ -404,4 +405,29 @@ async fn one_lost_lease_ends_the_body() {
         assert!(probe.untouched(stolen));
         probe.give_back(stolen);
     }
+}
+
+/// The answer to a nested call that does not wait comes so late that the lease is old. Fails if the
+/// call takes the key again: on a slow store, it would do so forever.
+#[tokio::test]
+async fn a_nested_call_without_a_wait_takes_each_key_once() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(NO_OUTAGE);
+    let pool = wait::connected(pool).await;
+    let ttl = Duration::from_secs(8);
+    let outer = pool.lock("b").ttl(TTL).run(async {
+        proxy.hold("lock:a");
+        let both = pool.lock_all(["a", "b"]).ttl(ttl).reentrant();
+        let late = async {
+            sleep(ttl * 5 / 8).await;
+            proxy.hold("");
+        };
+        let (both, ()) = tokio::join!(both.acquire(), late);
+        let both = both?;
+        assert!(both.remaining() < ttl * 5 / 8, "{:?}", both.remaining());
+        both.release().await
+    });
+    let outer = wait::within("the nested call", 3 * HANG, outer).await;
+    outer.expect("free").expect("held until now");
 }
