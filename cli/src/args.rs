@@ -17,7 +17,7 @@ macro_rules! run_exit_codes {
             "  70   ",
             $mark,
             "the lease was lost, although the command ended with 0\n",
-            "  71   the system refuses what is needed, such as another process or thread\n",
+            "  71   the system refuses a resource, such as a new process or thread\n",
             "  75   ",
             $mark,
             "the lock is held elsewhere; the command did not run\n",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::exit;
 use crate::output;
 
-/// Part of each error text of the library if the system has refused a thread or its runtime.
+/// Text in each library error that reports a refused thread or runtime.
 const NO_THREAD: &str = " could not start: ";
 
 /// The failure of a command.

@@ -36,8 +36,8 @@ pub fn is_taken_away(lock: &LockHandle) -> bool {
     lock.locks().are_taken_away()
 }
 
-/// True unless this holder has the lock only on a minority of a quorum's nodes. Nodes that did not
-/// answer count as having the lock. Used by the command `leasehold`.
+/// True if this holder may hold the lock. On a quorum, each node that did not answer counts as if
+/// this holder had it. Used by the command `leasehold`.
 pub fn may_be_held_by(lock: &LockInfo, holder: &Holder) -> bool {
     lock.may_be_held_by(holder)
 }

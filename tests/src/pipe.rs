@@ -114,8 +114,8 @@ impl Pipe {
     }
 
     /// Holds back each request that contains these bytes, and later requests of its connection.
-    /// They pass at the next call of this method, which empty bytes end. A request must arrive in
-    /// one piece, as short requests do.
+    /// They pass at the next call of this method; with an empty argument, nothing is held back. A
+    /// request must arrive in one piece, as short requests do.
     pub fn hold(&self, bytes: &[u8]) {
         self.state.hold.send_replace(bytes.to_vec());
     }

@@ -42,8 +42,8 @@ impl Renewal {
         let guard = request.acquire().await.expect("it is free");
         let end = deadline(&guard.handle());
         // A lease is slightly shorter than its ttl. It is renewed after a third of its ttl.
-        let lease = ttl - ttl / 100 - Duration::from_millis(2);
-        let left = lease - (ttl / 3 - ttl / 20);
+        let lease = (ttl * 99 / 100).saturating_sub(Duration::from_millis(2));
+        let left = (lease + ttl / 20).saturating_sub(ttl / 3);
         tokio::time::sleep(guard.remaining().saturating_sub(left)).await;
         Self {
             pool: pool.clone(),

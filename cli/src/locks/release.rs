@@ -17,7 +17,8 @@ use crate::output;
 const READING: Duration = Duration::from_millis(50);
 
 /// Takes a lock away from its holders, after confirmation. The exit code shows if the lock was
-/// held. A lock on a minority of the nodes counts as free: its process may still be acquiring it.
+/// held. A key on a minority of the nodes is removed, but counts as free: its process may still be
+/// acquiring the lock.
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();
@@ -62,7 +63,7 @@ async fn is_confirmed(pool: &LockPool, key: &str) -> Result<bool, Failure> {
 
 /// True if an agreement to release the lock `agreed`, as it was at `shown`, also holds for its
 /// present state `now`: it has no other holders. A lock without holders must be kept or reserved as
-/// before. A process that only a minority of the nodes reports does not hold the lock.
+/// before. A process on a minority of the nodes, silent ones included, does not hold the lock.
 fn covers(agreed: &LockInfo, shown: Instant, now: &LockInfo) -> bool {
     let may_hold = |holder: &&Holder| may_be_held_by(now, holder);
     let holders: Vec<&Holder> = now.holders.iter().filter(may_hold).collect();
@@ -148,8 +149,8 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    /// One of three nodes, and then two of them, have the key of a lock. Fails if the exit code for
-    /// a minority is not that of a free lock, or that for a majority not that of a held one.
+    /// One of three nodes has the key of a lock, and then two have it. Fails if a minority counts
+    /// as a held lock, or a majority as a free one.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_key_on_a_minority_is_no_lock() {
         let _room = room::enter();

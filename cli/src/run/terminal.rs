@@ -55,10 +55,8 @@ impl Terminal {
             }
             // No shell would continue this group. The kernel ignores ctrl-z for such a group, but
             // not for the group of the command.
-            _ if is_orphaned() => {
-                if self.given || signal == Signal::TSTP {
-                    let _ = kill_process_group(group, Signal::CONT);
-                }
+            _ if (self.given || signal == Signal::TSTP) && is_orphaned() => {
+                let _ = kill_process_group(group, Signal::CONT);
             }
             // After ctrl-z, the shell waits until this whole group is suspended.
             (_, Some(tty)) if self.given && tty.front == Some(group) => {
@@ -74,7 +72,7 @@ impl Terminal {
         let Some(tty) = Tty::open().filter(|_| self.given) else {
             return;
         };
-        // The command may have put another group in the foreground, which has also ended.
+        // Another group of the command, ended by now, may be in the foreground.
         let has_ended =
             |front: Pid| front == group || test_kill_process_group(front) == Err(Errno::SRCH);
         if let Some(ours) = tty.ours.filter(|_| tty.front.is_some_and(has_ended)) {
@@ -127,8 +125,8 @@ impl Tty {
     }
 }
 
-/// Stops this process, as ctrl-z does. The lease is not renewed until the process continues. Like
-/// the kernel, this stops no process that no shell would continue.
+/// Stops this process, as ctrl-z does. The lease is not renewed until the process continues. Does
+/// nothing, like the kernel, if no shell would continue the process.
 pub(super) fn stand_still() {
     if !is_orphaned() {
         let _ = kill_process(getpid(), Signal::STOP);

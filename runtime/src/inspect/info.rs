@@ -192,8 +192,8 @@ impl LockInfo {
         }
     }
 
-    /// True unless this holder has the lock on so few nodes of a quorum that even with all nodes
-    /// that did not answer, it does not hold the lock.
+    /// True if this holder may hold the lock. On a quorum, each node that did not answer counts as
+    /// if this holder had it.
     pub(crate) fn may_be_held_by(&self, holder: &Holder) -> bool {
         match (holder.nodes, self.nodes) {
             (Some(with), Some(answered)) => answered + self.silent < 2 * (with + self.silent),

@@ -58,8 +58,8 @@ fn main() {
     }
 }
 
-/// Lets one body return, or ends the repetitions, for each line of standard input. The input ends
-/// when the test process ends, and this process then exits.
+/// Each line of standard input lets one body return or ends the repetitions. The input ends when
+/// the test process ends, and this process then exits.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();

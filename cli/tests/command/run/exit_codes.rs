@@ -227,9 +227,9 @@ fn as_json() {
     assert_eq!(hung.event("stopping")["reason"], "max_hold");
 }
 
-/// Fails if the last line of `leasehold run --json` is not the event `ended` when the command did
-/// not run: its lock is held elsewhere, a signal ends the wait, or an option is wrong. Also fails
-/// if `--quiet` prints it for a held lock.
+/// A command does not run: its lock is held elsewhere, a signal ends the wait, or an option is
+/// wrong. Fails if the last line of `leasehold run --json` is not the event `ended`. Also fails if
+/// `--quiet` prints it for a held lock.
 #[test]
 fn an_end_without_the_command_is_reported_as_json() {
     let _room = room::enter();

@@ -41,8 +41,8 @@ if os.WIFSTOPPED(status):
 sys.exit(os.waitstatus_to_exitcode(status))
 ";
 
-/// Python program that runs a script in the background of its session, as an orphaned process group:
-/// no other process of the session is the parent of a process in the group. Waits for its end.
+/// Python program that runs a script as an orphaned process group in the background: no other
+/// process of the session is the parent of a process in the group. Waits for the script's end.
 const ORPHANED: &str = "\
 import os, sys, time
 ended, alive = os.pipe()

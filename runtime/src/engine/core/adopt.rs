@@ -61,8 +61,8 @@ impl Core {
         self.ask_to_adopt(id, now);
     }
 
-    /// Refuses an adoption, because the store is away. Unlike an acquire, it is never refused
-    /// because the key is held: the lock to adopt holds the key.
+    /// Refuses an adoption, because the store is away. An adoption, unlike an acquire, is never
+    /// contended: the lock to adopt holds the key.
     pub(crate) fn refuse_adoption(&mut self, id: TicketId, absence: LockError) {
         let error = if self.drain.is_some() {
             LockError::ShuttingDown

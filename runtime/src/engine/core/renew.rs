@@ -311,8 +311,8 @@ impl Core {
         }
     }
 
-    /// Ends the lease as lost and notifies the holder, but lets no other call ask yet. Returns the
-    /// key; none if the ticket has no lease.
+    /// Ends the lease as lost and notifies the holder, but lets no other call request the
+    /// lock yet. Returns the key; none if the ticket has no lease.
     pub(super) fn end_lease(&mut self, id: TicketId, now: Instant) -> Option<FullKey> {
         let ticket = self.tickets.get_mut(id)?;
         let lease = ticket.lease_mut()?;

@@ -49,9 +49,9 @@ impl LockGuard {
     ///   for example on a connection that broke. That request could take the lock again after its
     ///   adoption. The lock is released.
     /// - [`LockError::Config`] for a share, for several keys, and on `redlock://`, `etcd://` and
-    ///   `zookeeper://`: the locks are released. A lock counts as a share as soon as its
-    ///   [`downgrade`](Self::downgrade) has begun. Also if the guard's call has only entered an
-    ///   enclosing call's lock, which the enclosing call then still holds.
+    ///   `zookeeper://`: the locks are released. Also if the guard's call has only entered an
+    ///   enclosing call's lock, which the enclosing call then still holds. A lock counts as a share
+    ///   as soon as its [`downgrade`](Self::downgrade) has begun.
     pub fn hand_over(self) -> Result<Handover, LockError> {
         self.check()?;
         if self.is_share() {

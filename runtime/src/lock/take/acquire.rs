@@ -318,7 +318,7 @@ impl Taking {
                     None => return Ok(None),
                 },
             };
-            // Another branch had the permit for so long that the first leases are too old.
+            // Starts again: the first leases grew old while another branch had the permit.
             if want.holder.is_some() && !fresh.is_zero() && self.fresh(&held).is_zero() {
                 return Ok(None);
             }

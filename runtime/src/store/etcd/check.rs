@@ -25,7 +25,7 @@ const OLDEST: (u32, u32) = (3, 4);
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
 /// First release without a limit of 250 streams on a TLS connection (etcd#14169), for each release
-/// line that had this limit at first. The watch of each waiting key is a stream, and each request
+/// line that once had this limit. The watch of each waiting key is a stream, and each request
 /// needs one, too. At the limit, a heartbeat is not sent, so sessions end.
 const UNLIMITED: [(u32, u32, u32); 2] = [(3, 4, 20), (3, 5, 5)];
 

@@ -95,8 +95,8 @@ impl QuorumCore {
     /// Notifies the engine that a node has taken a lock away by force.
     ///
     /// One node suffices. If the holder changes during a forced release, the release can reach the
-    /// next holder on fewer nodes than a quorum. With the nodes that this holder does not have,
-    /// they can be a quorum for another client.
+    /// next holder on fewer nodes than a quorum. The freed nodes, and those that this holder does
+    /// not have, can be a quorum for another client.
     pub(super) fn revoked(&mut self, key: &FullKey, lease: u64) {
         if let Some(token) = self.tokens.revoked(key, lease) {
             self.events.push_back(StoreEvent::Revoked {

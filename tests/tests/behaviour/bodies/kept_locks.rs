@@ -276,8 +276,8 @@ async fn hold_applies_to_several_detached_and_nested_keys(store: &Store) {
     assert!(started.elapsed() >= Duration::from_millis(300));
 }
 
-/// The pool is dropped during the cooldown, in the first round after a shutdown. Fails if the lock
-/// is then free before the cooldown is over, or stays held after the cooldown.
+/// The pool is dropped during the cooldown. In the first round, it is shut down before. Fails if
+/// the lock is free before the cooldown is over, or stays held after it.
 async fn a_kept_lock_outlives_its_pool(store: &Store) {
     let (other, cooldown) = (store.pool().await, COOLDOWN / 3);
     for shuts_down in [true, false] {

@@ -1,4 +1,4 @@
-//! Tests that nested calls need no answer of the store: they enter the lock around them, or are
+//! Tests that nested calls need no answer from the store. They enter the lock around them or are
 //! refused, while all servers of the store are stopped.
 
 use std::time::{Duration, Instant};

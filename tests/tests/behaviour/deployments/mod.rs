@@ -59,8 +59,8 @@ pub(crate) async fn all_are_renewed(guards: &[LockGuard]) {
 }
 
 /// Drops calls of both pools before and after they get their locks. Then drops waiting calls of the
-/// second pool. Fails if a lock or a place in a queue is left. The pools reach their servers through
-/// `networks`, and `keys` returns all keys of the servers.
+/// second pool. Fails if a lock or a place in a queue is left. The pools reach their servers
+/// through `networks`, and `keys` returns all keys of the servers.
 async fn drop_calls(pools: &[LockPool; 2], networks: &[Proxy], keys: impl Fn() -> Vec<String>) {
     let mut random = Random::seeded("dropped calls");
     for network in networks {

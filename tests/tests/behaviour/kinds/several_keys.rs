@@ -408,12 +408,14 @@ async fn one_lost_lease_ends_the_body() {
 }
 
 /// The answer to a nested call that does not wait comes so late that the lease is old. Fails if the
-/// call takes the key again: on a slow store, it would do so forever.
+/// call takes the key again: on a slow store, the call would repeat this forever.
 #[tokio::test]
 async fn a_nested_call_without_a_wait_takes_each_key_once() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let pool = LockPool::builder().url(proxy.url()).io_timeout(NO_OUTAGE);
+    let pool = LockPool::builder()
+        .url(proxy.url())
+        .io_timeout(6 * NO_OUTAGE);
     let pool = wait::connected(pool).await;
     let ttl = Duration::from_secs(8);
     let outer = pool.lock("b").ttl(TTL).run(async {

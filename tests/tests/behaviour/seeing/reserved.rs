@@ -38,8 +38,8 @@ async fn busy(pool: &LockPool) -> mpsc::Sender<()> {
     end
 }
 
-/// Releases a lock for which `next` waits but cannot ask. Returns the lock as inspected and as
-/// listed, or `None` if the store's time to reserve it was over.
+/// Releases a lock for which `next` waits, but which it cannot request. Returns the lock as
+/// inspected and as listed, or `None` if the store's time to reserve it was over.
 async fn reserved(holder: &LockPool, next: &LockPool) -> Option<[LockInfo; 2]> {
     let guard = holder.lock("r").ttl(TTL).wait(LONG).acquire().await;
     let guard = guard.expect("its turn comes");

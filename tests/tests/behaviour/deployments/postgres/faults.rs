@@ -118,8 +118,8 @@ async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
     }
 }
 
-/// Fails if a lease is lost because its renewal gets no answer in a short stop, or if a lease still
-/// counts as held after a long stop.
+/// Fails if a lease is lost because its renewal gets no answer in a short stop. Also fails if a
+/// lease still counts as held after a long stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_stops() {
     let server = Postgres::start();

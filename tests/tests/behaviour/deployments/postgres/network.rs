@@ -93,8 +93,8 @@ async fn a_black_hole_delays_calls_at_most_by_their_budget() {
     }
 }
 
-/// Fails if a lease is lost because its renewal gets no answer in a short network fault, or if it
-/// still counts as held after a long fault.
+/// Fails if a lease is lost because its renewal gets no answer in a short network fault. Also fails
+/// if it still counts as held after a long fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_only_short_network_faults() {
     // The pool has a long timeout, because each holder requests its lock only once, and a late
