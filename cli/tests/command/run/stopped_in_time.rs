@@ -161,7 +161,8 @@ fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
 }
 
 /// A guardian is suspended past the deadline that it received, while `leasehold run` renews the
-/// lease and sends new deadlines. Fails if the resumed guardian stops the command at the old deadline.
+/// lease and sends new deadlines. Fails if the resumed guardian stops the command at the old
+/// deadline.
 #[test]
 fn a_resumed_guardian_obeys_the_newest_deadline() {
     let _room = room::enter();
