@@ -87,7 +87,7 @@ impl Terminal {
     }
 }
 
-/// The terminal of this session.
+/// The controlling terminal of this process.
 struct Tty {
     file: File,
     /// The foreground group.
