@@ -50,7 +50,8 @@ pub(crate) struct Holding {
     /// True if the call has taken a lock itself. A call that has only entered locks of an enclosing
     /// call has a span, but is not counted.
     counts: bool,
-    closed: Option<(End, Duration)>,
+    /// The end and its time, which is none if `since` is none.
+    closed: Option<(End, Option<Instant>)>,
 }
 
 /// The keys of a call, for a span.
@@ -165,8 +166,7 @@ impl Holding {
         if self.closed.is_some() {
             return;
         }
-        let held = self.since.map(|since| self.clock.now().since(since));
-        self.closed = Some((end, held.unwrap_or_default()));
+        self.closed = Some((end, self.since.map(|_| self.clock.now())));
         if self.counts {
             self.label.meter().let_go();
         }
@@ -187,8 +187,10 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         self.close(End::Dropped);
-        if let Some((end, held)) = self.closed {
+        if let Some((end, closed)) = self.closed {
             if self.counts {
+                let times = closed.zip(self.since);
+                let held = times.map_or(Duration::ZERO, |(closed, since)| closed.since(since));
                 self.label.meter().ended(end, held);
             }
             guarded(|| {
