@@ -16,12 +16,22 @@ pub(crate) struct Borrow {
 }
 
 /// Returns the parameters whose written type shows a borrow. rustc itself refuses the other
-/// borrows: those with a hidden lifetime in an async function, and those inside type parameters.
+/// borrows: those with a hidden lifetime in an async function, those inside type parameters, and
+/// those of parameters with a `#[cfg]`, which may be off.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
-    signature.inputs.iter().filter_map(borrow).collect()
+    let inputs = signature.inputs.iter();
+    let always = inputs.filter(|parameter| match parameter {
+        FnArg::Receiver(_) => true,
+        FnArg::Typed(parameter) => {
+            let mut attributes = parameter.attrs.iter();
+            !attributes.any(|attribute| attribute.path().is_ident("cfg"))
+        }
+    });
+    always.filter_map(borrow).collect()
 }
 
-fn borrow(parameter: &FnArg) -> Option<Borrow> {
+/// Returns the parameter if its written type shows a borrow.
+pub(crate) fn borrow(parameter: &FnArg) -> Option<Borrow> {
     let mut lifetimes = Lifetimes::default();
     let (name, span) = match parameter {
         FnArg::Receiver(receiver) => {

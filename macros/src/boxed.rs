@@ -56,18 +56,19 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
         deferred,
         returns_itself: true,
     };
-    match async_trait::find(&block, signature) {
-        Some(inner) => {
-            found.frames.push(asynchronous);
-            found.frames.extend(inner.frames);
-            found.body = inner.body;
-            found.bindings = inner.bindings;
-            found.returns = inner.returns;
-            found.deferred = inner.deferred;
-            found.returns_itself = false;
-        }
-        // Without `#[async_trait]`, the content of the async block is the user's body.
-        None => found.frames.push(asynchronous),
+    found.frames.push(asynchronous);
+    if let Some(inner) = async_trait::find(&block, signature) {
+        found.frames.extend(inner.frames);
+        found.body = inner.body;
+        found.bindings = inner.bindings;
+        found.returns = inner.returns;
+        found.deferred = inner.deferred;
+        found.returns_itself = false;
+    } else {
+        // The content of the async block is the user's body. The block captures only the arguments
+        // that it uses.
+        let bindings = found.bindings.iter_mut();
+        bindings.for_each(|binding| binding.always_moves = false);
     }
     Ok(Some(found))
 }

@@ -327,11 +327,13 @@ fn edge(returns: &Returns) -> TokenStream {
 /// the release of the lock. Otherwise the body might capture only a field of an argument, and the
 /// rest would be dropped after the release.
 ///
-/// Moves the arguments that the body, the key or the fingerprint uses, and those named `_…`. Does
-/// not mention any other argument, so that rustc reports it as unused.
+/// Moves the arguments that the body, the key or the fingerprint uses, and those that
+/// [always move](Binding::always_moves). Does not mention any other argument, so that rustc reports
+/// it as unused. The last argument is mentioned first, because an async block drops its captures in
+/// the order of their first mentions, and a function drops its last argument first.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
-        binding.name.starts_with('_')
+        binding.always_moves
             || tokens::uses(spec.target.body.stream(), &tokens::plain(&binding.ident))
             || spec.keys.iter().any(|key| key_uses(key, &binding.name))
             || spec
@@ -352,6 +354,7 @@ fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     spec.target
         .bindings
         .iter()
+        .rev()
         .filter(captured)
         .map(statement)
         .collect()

@@ -14,10 +14,15 @@ pub(crate) enum Kind {
     Other,
 }
 
-const WITHOUT_FIELDS: [&str; 26] = [
-    "String", "str", "Vec", "VecDeque", "HashMap", "HashSet", "BTreeMap", "BTreeSet", "Option",
-    "Result", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
-    "i64", "i128", "isize", "f32", "f64",
+/// Standard types without fields that take type arguments. A type of the same name without type
+/// arguments is another type.
+const GENERIC_WITHOUT_FIELDS: [&str; 8] = [
+    "Vec", "VecDeque", "HashMap", "HashSet", "BTreeMap", "BTreeSet", "Option", "Result",
+];
+
+const WITHOUT_FIELDS: [&str; 18] = [
+    "String", "str", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16",
+    "i32", "i64", "i128", "isize", "f32", "f64",
 ];
 
 impl Kind {
@@ -36,7 +41,12 @@ impl Kind {
                 if path.path.get_ident().is_some() && is_parameter(&name, generics) {
                     return Self::Generic;
                 }
-                let known = WITHOUT_FIELDS.iter().find(|known| **known == name);
+                let without_fields: &[&str] = if last.arguments.is_none() {
+                    &WITHOUT_FIELDS
+                } else {
+                    &GENERIC_WITHOUT_FIELDS
+                };
+                let known = without_fields.iter().find(|known| **known == name);
                 known.map_or(Self::Other, |known| Self::WithoutFields(known))
             }
             _ => Self::Other,

@@ -6,6 +6,7 @@ use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{Attribute, FnArg, Pat, Signature, Type};
 
+use crate::borrow::borrow;
 use crate::kind::Kind;
 use crate::tokens;
 
@@ -46,6 +47,9 @@ pub(crate) struct Binding {
     pub(crate) cfg: Vec<Attribute>,
     /// Kind of the parameter's type; `Other` if the parameter is `self` or a pattern.
     pub(crate) kind: Kind,
+    /// True if the argument moves into the body even if the body does not use it: `_…`, and `self`
+    /// by value. rustc does not report these as unused.
+    pub(crate) always_moves: bool,
 }
 
 impl Binding {
@@ -57,6 +61,7 @@ impl Binding {
             name
         };
         Self {
+            always_moves: name.starts_with('_'),
             ident,
             name,
             cfg,
@@ -89,7 +94,10 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
         match parameter {
             FnArg::Receiver(receiver) => {
                 let ident = Ident::new("self", receiver.self_token.span());
-                all.push(Binding::new(ident, Vec::new()));
+                all.push(Binding {
+                    always_moves: borrow(parameter).is_none(),
+                    ..Binding::new(ident, Vec::new())
+                });
             }
             FnArg::Typed(parameter) => {
                 let mut names = pattern(&parameter.pat, &parameter.attrs);
@@ -105,23 +113,34 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
 
 /// Returns the names that a pattern binds.
 pub(crate) fn pattern(pattern: &Pat, attributes: &[Attribute]) -> Vec<Binding> {
-    struct Names(Vec<Ident>);
-    impl<'ast> Visit<'ast> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
-            self.0.push(pattern.ident.clone());
-            syn::visit::visit_pat_ident(self, pattern);
+    #[derive(Default)]
+    struct Names {
+        all: Vec<Binding>,
+        /// The `#[cfg]` attributes of the parameter and of the fields around the visited pattern.
+        cfg: Vec<Attribute>,
+    }
+    impl Names {
+        fn enter(&mut self, attributes: &[Attribute]) {
+            let is_cfg = |attribute: &&Attribute| attribute.path().is_ident("cfg");
+            self.cfg.extend(attributes.iter().filter(is_cfg).cloned());
         }
     }
-    let cfg: Vec<Attribute> = attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("cfg"))
-        .cloned()
-        .collect();
-    let mut names = Names(Vec::new());
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+            let binding = Binding::new(pattern.ident.clone(), self.cfg.clone());
+            self.all.push(binding);
+            syn::visit::visit_pat_ident(self, pattern);
+        }
+
+        fn visit_field_pat(&mut self, field: &'ast syn::FieldPat) {
+            let outside = self.cfg.len();
+            self.enter(&field.attrs);
+            syn::visit::visit_field_pat(self, field);
+            self.cfg.truncate(outside);
+        }
+    }
+    let mut names = Names::default();
+    names.enter(attributes);
     names.visit_pat(pattern);
-    names
-        .0
-        .into_iter()
-        .map(|ident| Binding::new(ident, cfg.clone()))
-        .collect()
+    names.all
 }

@@ -26,11 +26,24 @@ fn alias<'a>(name: &'a str) -> BoxFuture<'a, Result<&'a str, LockError>> {
     })
 }
 
+/// The future is `'static`, so the lock must not borrow `_label`, which the body does not use.
+#[distributed_lock(key = "label:<depth>", ttl = "1s")]
+fn labelled(
+    _label: &str,
+    depth: u32,
+) -> Pin<Box<dyn Future<Output = Result<u32, LockError>> + Send>> {
+    Box::pin(async move {
+        tick().await;
+        Ok(depth)
+    })
+}
+
 #[tokio::test]
 async fn functions_returning_a_boxed_future_are_locked() {
     locked(async {
         assert_eq!(walk(3).await, Ok(3));
         assert_eq!(alias("x").await, Ok("x"));
+        assert_eq!(labelled(&String::from("x"), 4).await, Ok(4));
     })
     .await;
 }

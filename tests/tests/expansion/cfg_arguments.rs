@@ -16,7 +16,36 @@ async fn create(
     Ok(id)
 }
 
+#[distributed_lock(key = "detached:<id>", ttl = "1s", detach)]
+async fn detached(#[cfg(any())] borrowed: &str, id: u64) -> Result<u64, LockError> {
+    tick().await;
+    Ok(id)
+}
+
+struct Line {
+    sku: u64,
+    #[cfg(not(any()))]
+    count: u64,
+}
+
+#[distributed_lock(key = "line:<sku>", ttl = "1s")]
+async fn fields(
+    Line {
+        sku,
+        #[cfg(any())]
+            missing: _missing,
+        #[cfg(not(any()))]
+        count,
+    }: Line,
+) -> Result<u64, LockError> {
+    tick().await;
+    Ok(sku + count)
+}
+
 #[tokio::test]
-async fn arguments_follow_their_cfg() {
+async fn arguments_and_fields_follow_their_cfg() {
     assert_eq!(locked(create(1, "x", 2)).await, Ok(1));
+    assert_eq!(locked(detached(4)).await, Ok(4));
+    let line = Line { sku: 1, count: 2 };
+    assert_eq!(locked(fields(line)).await, Ok(3));
 }

@@ -107,6 +107,37 @@ impl Witness {
         self.record.lock.set(lock).expect("once");
         Ok(())
     }
+
+    #[distributed_lock(key = "h", ttl = "5s", guard = lock)]
+    #[allow(clippy::unused_self, reason = "this is the case")]
+    async fn unused(self, record: &Record) -> Result<(), LockError> {
+        tick().await;
+        record.lock.set(lock).expect("once");
+        Ok(())
+    }
+
+    #[distributed_lock(key = "i", ttl = "5s")]
+    async fn ordered(
+        self,
+        second: Self,
+        _third: Self,
+        (fourth, fifth): (Self, Self),
+    ) -> Result<(), LockError> {
+        tick().await;
+        assert_eq!((fifth.id, second.id, self.id, fourth.id), (1, 1, 1, 1));
+        Ok(())
+    }
+
+    async fn ordered_without(self, second: Self, _third: Self, (fourth, fifth): (Self, Self)) {
+        tick().await;
+        assert_eq!((fifth.id, second.id, self.id, fourth.id), (1, 1, 1, 1));
+    }
+
+    #[distributed_lock(key = "j", ttl = "5s")]
+    fn ordered_blocking(self, second: Self, _third: Self) -> Result<(), LockError> {
+        assert_eq!((second.id, self.id), (1, 1));
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -179,6 +210,40 @@ async fn self_is_dropped_before_the_release() {
     let record = Record::default();
     locked(record.witness("self").consumed()).await.unwrap();
     assert_eq!(record.deaths(), held(&["self"]));
+    let record = Record::default();
+    let unused = record.witness("self").unused(&record);
+    locked(unused).await.unwrap();
+    assert_eq!(record.deaths(), held(&["self"]));
+}
+
+/// Fails if arguments are dropped in another order than without the attribute.
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_are_dropped_in_the_usual_order() {
+    let names = |record: &Record| {
+        let deaths = record.deaths.lock().unwrap();
+        deaths.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    let all = |record: &Record| {
+        ["first", "second", "third", "fourth", "fifth"].map(|name| record.witness(name))
+    };
+    let record = Record::default();
+    let [first, second, third, fourth, fifth] = all(&record);
+    let without = first.ordered_without(second, third, (fourth, fifth));
+    without.await;
+    let usual = names(&record);
+    assert_eq!(usual, ["fifth", "fourth", "third", "second", "first"]);
+
+    let record = Record::default();
+    let [first, second, third, fourth, fifth] = all(&record);
+    let call = first.ordered(second, third, (fourth, fifth));
+    locked(call).await.unwrap();
+    assert_eq!(names(&record), usual);
+
+    let record = Record::default();
+    let [first, second, third, ..] = all(&record);
+    let call = async { tokio::task::block_in_place(|| first.ordered_blocking(second, third)) };
+    locked(call).await.unwrap();
+    assert_eq!(names(&record)[2..], usual[2..]);
 }
 
 #[tokio::test]

@@ -23,6 +23,25 @@ mod renamed {
 
 type Joint = JoinHandle<u64>;
 
+mod market {
+    /// A type of the user, with the name of a standard type without fields.
+    pub(super) struct Option {
+        pub(super) id: u64,
+    }
+}
+
+#[distributed_lock(key = "option:<option.id>", ttl = "1s")]
+async fn exercise(option: market::Option) -> Result<u64, LockError> {
+    tick().await;
+    Ok(option.id)
+}
+
+#[tokio::test]
+async fn fields_of_a_type_named_like_a_standard_type_are_usable() {
+    let option = market::Option { id: 3 };
+    assert_eq!(locked(exercise(option)).await, Ok(3));
+}
+
 #[distributed_lock(key = "joint:<id>", ttl = "1s")]
 async fn joint(id: u64) -> Result<Joint, LockError> {
     tick().await;
