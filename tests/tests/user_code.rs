@@ -258,6 +258,38 @@ async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
     held.release().await.expect("it is held");
 }
 
+/// A subscriber blocks at a poll of the body for longer than the lease lasts. Fails if the body is
+/// polled then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_blocking_past_the_lease_ends_the_call() {
+    let _alone = installed().await;
+    let pool = LockPool::connect("memory://").await.expect("it opens");
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let (went_on, has_gone_on) = channel();
+    let call = std::thread::Builder::new()
+        .name(TRACED.to_owned())
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime starts");
+            runtime.block_on(pool.lock("late").ttl(TTL).run(async {
+                begun.send(calls_of(&SPANS)).expect("the test waits");
+                behave(Manner::Blocks);
+                tokio::task::yield_now().await;
+                went_on.send(()).expect("the test waits");
+            }))
+        });
+    let call = call.expect("a thread starts");
+    let before = has_begun.await.expect("the body begins");
+    wait::until_async("it is in its span", LIMIT, || before < calls_of(&SPANS)).await;
+    tokio::time::sleep(2 * TTL).await;
+    behave(Manner::Takes);
+    let ended = call.join().expect("no panic");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert!(has_gone_on.try_recv().is_err(), "polled after its lease");
+}
+
 async fn costs_nothing(server: &Server, manner: Manner) {
     let probe = server.probe().namespace("lock:");
     let pool = wait::connected(LockPool::builder().url(server.url())).await;

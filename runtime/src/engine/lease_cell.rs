@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::core::ticket::Removal;
 use super::shown_fence::ShownFence;
+use super::wakers::guarded;
 use crate::base::clock::{Clock, Instant};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -306,13 +307,13 @@ impl LeaseCell {
         self.notify_over();
     }
 
-    /// Wakes the tasks in [`over`](Self::over).
+    /// Wakes the tasks in [`over`](Self::over). Even if one of their wakers panics, this returns.
     pub(super) fn notify_over(&self) {
         // The method `over` creates the field `over` before it reads the deadline. So either the
         // method finds the lease ended, or this thread finds the field.
         fence(Ordering::SeqCst);
         if let Some(over) = self.over.get() {
-            over.notify_waiters();
+            guarded(|| over.notify_waiters());
         }
     }
 

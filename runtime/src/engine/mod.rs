@@ -15,6 +15,7 @@ mod shown_fence;
 mod simulation;
 #[cfg(not(feature = "metrics"))]
 mod unmetered;
+pub(crate) mod wakers;
 
 #[cfg(not(feature = "metrics"))]
 use self::unmetered as metrics;

@@ -30,6 +30,7 @@ use crate::engine::core::ticket::TicketId;
 use crate::engine::driver::command::Command;
 use crate::engine::driver::handle::Engine;
 use crate::engine::driver::observer::Watch;
+use crate::engine::wakers::guarded;
 use crate::error::LockError;
 use crate::store::backend::Target;
 use crate::store::options::Options;
@@ -237,7 +238,9 @@ impl LockPool {
     }
 
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
-        self.inner.shut_down.send_replace(true);
+        guarded(|| {
+            self.inner.shut_down.send_replace(true);
+        });
         let (reply, report) = oneshot::channel();
         // If the engine has stopped, `reply` is dropped. `finish_shutdown` then gets an error from
         // `report`.

@@ -1,15 +1,14 @@
 //! Notifications for callers, delivered after the engine's mutex is released.
 
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use crate::base::one_or_many::OneOrMany;
-use crate::base::reporter;
 use crate::engine::core::drain::ShutdownReport;
 use crate::engine::lease_cell::{LeaseCell, Parting};
+use crate::engine::wakers::guarded;
 use crate::error::LockError;
 use crate::store::LockStore;
 
@@ -67,7 +66,7 @@ impl Notifications {
             });
         }
         for cell in self.over {
-            guarded(|| cell.notify_over());
+            cell.notify_over();
         }
         for caller in self.alarms {
             // The caller may be gone.
@@ -96,12 +95,5 @@ impl Notifications {
 pub(super) fn notify(notifications: Option<Notifications>) {
     if let Some(notifications) = notifications {
         notifications.notify();
-    }
-}
-
-/// Runs `notify`. Logs a panic instead of propagating it.
-fn guarded(notify: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(notify)).is_err() {
-        reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));
     }
 }

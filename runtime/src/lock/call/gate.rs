@@ -15,10 +15,10 @@ use crate::lock::take::settings::OnLost;
 
 /// Polls the body of a call that holds its locks.
 ///
-/// Reads the clock before each poll, because the process may have been suspended past the deadline.
-/// A time-out or a `select!` on the deadline does not reliably prevent such a late poll. In a test,
-/// the process was suspended 100 times past the end of the lease. The body continued 100 times with
-/// `timeout`, 10 times with a biased `select!`, and never with this gate.
+/// Reads the clock just before each poll, because the process may have been suspended past the
+/// deadline. A time-out or a `select!` on the deadline does not reliably prevent such a late poll.
+/// In a test, the process was suspended 100 times past the end of the lease. The body continued
+/// 100 times with `timeout`, 10 times with a biased `select!`, and never with this gate.
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
@@ -69,22 +69,23 @@ impl Gate {
             self.held.polled(0);
         }
         let guarded = (on_lost == OnLost::Cancel || starts) && !seeded!(NoGate);
-        if guarded && !locks.is_live() {
-            return Poll::Ready(Err(locks.lost_error()));
-        }
         self.polls = self.polls.saturating_add(1);
         let poll = || nesting::inside(locks, || body.poll(cx));
         // Catches a panic of the body before the span is exited. If the subscriber panicked at the
         // exit while the body's panic lasts, the process would end.
         let observed = || {
             let _entered = self.held.enter_span();
-            catch_unwind(AssertUnwindSafe(poll))
+            // Checked in the span, because the subscriber may block when the span is entered.
+            let live = !guarded || locks.is_live();
+            live.then(|| catch_unwind(AssertUnwindSafe(poll)))
         };
-        match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
-            Ok(Poll::Ready(good)) => Poll::Ready(self.returned().map(|()| Ok(good))),
+        let polled = catch_unwind(AssertUnwindSafe(observed));
+        match polled.unwrap_or_else(|panic| Some(Err(panic))) {
+            None => Poll::Ready(Err(locks.lost_error())),
+            Some(Ok(Poll::Ready(good))) => Poll::Ready(self.returned().map(|()| Ok(good))),
             // A loss after `register` wakes this task. An earlier loss may have woken no task, but
             // then `register` returns false.
-            Ok(Poll::Pending) => {
+            Some(Ok(Poll::Pending)) => {
                 self.held.polled(self.polls);
                 let live = self.held.register(cx);
                 if live || on_lost == OnLost::Continue || seeded!(NoGate) {
@@ -93,7 +94,7 @@ impl Gate {
                     Poll::Ready(Err(locks.lost_error()))
                 }
             }
-            Err(panic) => Poll::Ready(Ok(Err(panic))),
+            Some(Err(panic)) => Poll::Ready(Ok(Err(panic))),
         }
     }
 

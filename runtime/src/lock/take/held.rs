@@ -235,18 +235,18 @@ impl HeldLocks {
         Some(Box::pin(async move { any_over(cells.iter()).await }))
     }
 
-    /// Turns the locks into shares.
+    /// Turns the locks into shares. Begins with all of them at once, so that a future dropped later
+    /// leaves none exclusive.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
-        for lock in self.held.iter() {
-            match lock {
-                HeldLock::Held(lock) => lock.downgrade().await?,
-                HeldLock::Entered(_) => {
-                    return Err(LockError::config(
-                        "a nested call cannot downgrade the lock of an outer call; take the lock \
-                         where it must be downgraded",
-                    ));
-                }
-            }
+        if self.is_nested() {
+            return Err(LockError::config(
+                "a nested call cannot downgrade the lock of an outer call; take the lock where it \
+                 must be downgraded",
+            ));
+        }
+        self.own().try_for_each(PendingLock::begin_downgrade)?;
+        for lock in self.own() {
+            lock.shared().await?;
         }
         Ok(())
     }

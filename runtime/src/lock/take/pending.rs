@@ -189,13 +189,16 @@ impl PendingLock {
         &self.cell
     }
 
-    /// Turns the lock into a share, so that readers can hold it together with this call.
-    ///
-    /// Cancel safe: if the future is dropped, the engine continues the downgrade.
-    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
+    /// Begins to turn the lock into a share, so that readers can hold it together with this call.
+    pub(crate) fn begin_downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
         self.downgrades.store(true, Ordering::SeqCst);
-        self.send(Command::Downgrade(self.id))?;
+        self.send(Command::Downgrade(self.id))
+    }
+
+    /// Waits until the lock is a share. Cancel safe: if the future is dropped, the engine continues
+    /// the downgrade.
+    pub(crate) async fn shared(&self) -> Result<(), LockError> {
         if poll_fn(|cx| self.cell.poll_shared(cx)).await {
             return Ok(());
         }

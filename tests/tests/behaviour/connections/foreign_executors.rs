@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -25,6 +25,7 @@ type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>
 on_every_store!(
     a_guard_dropped_at_the_end_of_its_thread_is_released,
     a_panicking_waker_affects_no_other_caller,
+    a_panicking_waker_of_a_handle_affects_no_release,
 );
 
 fn acquire(pool: &LockPool, key: &str) -> Acquire {
@@ -121,6 +122,30 @@ async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     let third = wait::within("the third has it", LIMIT, third).await;
     third.expect("served").release().await.expect("held");
     is_free(&pool, "another").await;
+}
+
+/// Fails if a lock stays held because the waker of a task panics that waits for the lock's end.
+async fn a_panicking_waker_of_a_handle_affects_no_release(store: &Store) {
+    let pool = store.pool().await;
+    for drops in [true, false] {
+        let guard = acquire(&pool, "key").await.expect("free");
+        let handle = guard.handle();
+        let panics = Arc::new(Panics::default());
+        let waker = Waker::from(Arc::clone(&panics));
+        let mut lost = pin!(handle.lost());
+        let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        if drops {
+            drop(guard);
+        } else {
+            guard.release().await.expect("held");
+        }
+        assert!(
+            panics.woken.load(Ordering::SeqCst),
+            "at the end of the lock"
+        );
+        is_free(&pool, "key").await;
+    }
 }
 
 /// The test polls each call once, and again only when all locks are on the server. Fails if a

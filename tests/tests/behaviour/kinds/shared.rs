@@ -1,8 +1,10 @@
 //! Tests of `shared`: many readers or one writer, in memory, Redis and PostgreSQL. Some of the
 //! tests also run behind a Sentinel and on a cluster.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
@@ -38,6 +40,7 @@ on_every_store_of_leases!(
     a_downgrade_lets_readers_in_and_no_writer,
     a_downgraded_lock_is_renewed_and_released_as_a_share,
     a_lost_lock_cannot_be_downgraded,
+    a_dropped_downgrade_reaches_each_key,
 );
 
 on_stores!(sentinel cluster: (
@@ -364,6 +367,22 @@ async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
     // This wait is shorter than the rest of the renewed lease, so the lock must have been released.
     let writer = write(&two, "k").wait(RENEWED / 2).acquire().await;
     writer.expect("released").release().await.expect("held");
+}
+
+/// Fails if a downgrade of two keys, dropped after its first poll, leaves a key exclusive.
+async fn a_dropped_downgrade_reaches_each_key(store: &Store) {
+    const KEYS: [&str; 2] = ["a", "b"];
+    let (one, two) = (store.pool().await, store.pool().await);
+    let mut guard = one.lock_all(KEYS).ttl(TTL).acquire().await.expect("free");
+    let mut downgrade = Box::pin(guard.downgrade());
+    let _ = poll_fn(|cx| Poll::Ready(downgrade.as_mut().poll(cx))).await;
+    drop(downgrade);
+    for key in KEYS {
+        let reader = read(&two, key).wait(LONG).acquire().await;
+        let reader = reader.unwrap_or_else(|error| panic!("{key}: {error}"));
+        reader.release().await.expect("held");
+    }
+    guard.release().await.expect("held");
 }
 
 /// Fails if a downgrade takes a lost lock again.
