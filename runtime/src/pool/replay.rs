@@ -16,7 +16,8 @@ use crate::key;
 impl LockPoolBuilder {
     /// Sets the maximum length of a kept result of a `replay` call, in bytes of JSON. A longer
     /// result is returned to its caller but not kept. A warning (`result-too-large`) is logged, and
-    /// the next call runs its body again. With zero, no result is kept. Default: 64 KiB.
+    /// the next call runs its body again. With zero, no result is kept. Default: 64 KiB. With more
+    /// than 8 MiB, connecting fails with [`LockError::Config`](crate::LockError::Config).
     ///
     /// Every result stays in the store's memory for the time set by `replay`. A server that runs
     /// out of memory refuses new locks.

@@ -239,6 +239,12 @@ pub fn now() -> u64 {
     Clock::System.now().as_nanos()
 }
 
+/// True if a ZooKeeper session outlives a failed attempt to resume it.
+#[cfg(feature = "zookeeper")]
+pub async fn zookeeper_sessions_outlive_attempts(server: &str) -> bool {
+    crate::store::zookeeper::line::survives_a_failed_attempt(server).await
+}
+
 /// Returns the commands that a Redis user must be allowed, and the whole ACL rule for the namespace
 /// `lock`.
 #[cfg(feature = "redis")]

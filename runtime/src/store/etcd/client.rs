@@ -169,6 +169,7 @@ impl Client {
             let current = line.connection.as_ref();
             if current.is_some_and(|current| Arc::ptr_eq(current, connection)) {
                 line.connection = None;
+                connection.give_up();
                 if failure::is_of_the_connection(problem) {
                     self.outage.lost();
                 }

@@ -1,13 +1,14 @@
 //! One connection to one member of the cluster, and its requests.
 
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::ready;
+use futures_util::future::{Either, ready, select};
 use futures_util::stream::{self, StreamExt};
 use http::uri::PathAndQuery;
 use prost::Message;
-use tokio::sync::oneshot;
+use tokio::sync::{self, oneshot};
 use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codec::Streaming;
@@ -53,6 +54,8 @@ pub(super) struct Connection {
     /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
     unanswered: Mutex<Unanswered>,
+    /// True once the client uses another connection, because this one has failed.
+    given_up: sync::watch::Sender<bool>,
 }
 
 /// The requests that wait for an answer.
@@ -155,6 +158,7 @@ impl Connection {
                 token: None,
                 renew_at: None,
                 unanswered: Mutex::default(),
+                given_up: sync::watch::Sender::default(),
             };
             // A suspended member still accepts connections. So the connection counts only after an
             // answer to a first request, which may be an error.
@@ -280,13 +284,33 @@ impl Connection {
         .await
     }
 
+    /// Ends the watches. Otherwise they would last as long as the member answers pings, even if it
+    /// no longer learns of changes.
+    pub(super) fn give_up(&self) {
+        self.given_up.send_replace(true);
+    }
+
     /// Passes the present keys of a range, and then each change, to `is_over`, until it returns
     /// true or the watch ends.
-    ///
+    pub(super) async fn watch(
+        &self,
+        what: WatchCreate,
+        patience: Duration,
+        is_over: impl FnMut(Shown) -> bool,
+    ) -> Result<(), Problem> {
+        let mut given_up = self.given_up.subscribe();
+        let given_up = pin!(given_up.wait_for(|given_up| *given_up));
+        let watch = pin!(self.watch_to_the_end(what, patience, is_over));
+        match select(watch, given_up).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(_) => Ok(()),
+        }
+    }
+
     /// The watch begins at the current revision, and the keys are read after that. The reverse
     /// order would need a watch from an earlier revision. Such a watch gets past events only every
     /// 100 ms (`syncWatchersLoop` of the server).
-    pub(super) async fn watch(
+    async fn watch_to_the_end(
         &self,
         what: WatchCreate,
         patience: Duration,

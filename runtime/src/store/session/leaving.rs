@@ -74,7 +74,7 @@ impl<S: Service> Shared<S> {
         // If the answer is lost, the server may have kept the node. The end of the lease must not
         // remove the node earlier.
         if let Some(kept_until) = kept_until.filter(|_| lock.fence.is_some()) {
-            state.locks.renew(id, lock.until.max(kept_until));
+            state.locks.keep(id, kept_until);
         }
         Some(lock)
     }

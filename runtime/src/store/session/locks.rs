@@ -31,10 +31,16 @@ pub(super) struct Lock<N> {
     /// Fence in the last revocation of a node with this name. A revocation concerns this node only
     /// if the fences are equal: an earlier node may have had the same name.
     revoked: Option<Fence>,
+    /// True once a release has begun to keep the node. The node may then have another lease.
+    kept: bool,
     number: u64,
 }
 
 impl<N> Lock<N> {
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
     /// True if another process has begun to take the node with this fence away by force.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
@@ -72,6 +78,7 @@ impl<N> Locks<N> {
             fence: None,
             until,
             revoked: None,
+            kept: false,
             number,
         };
         self.by_id.insert(id, lock);
@@ -100,17 +107,27 @@ impl<N> Locks<N> {
         self.by_id.values().any(|lock| is(&lock.node))
     }
 
-    /// Sets the end of the lease to `until`. Returns false if `id` is not known, or was removed.
+    /// Moves the end of the lease to `until`, unless it is later already: renewals can be answered
+    /// out of order. Returns false if `id` is not known, or was removed.
     pub(super) fn renew(&mut self, id: &LockId, until: Instant) -> bool {
         let Some(lock) = self.by_id.get_mut(id) else {
             return false;
         };
+        let until = until.max(lock.until);
         self.due.remove(&(lock.until, lock.number));
         // Inserted even if `over` has already returned this lock at the old end of its lease.
         // `over` then returns the lock again at the new end.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true
+    }
+
+    /// Records that a release keeps the node of `id` at the server until `until`.
+    pub(super) fn keep(&mut self, id: &LockId, until: Instant) {
+        self.renew(id, until);
+        if let Some(lock) = self.by_id.get_mut(id) {
+            lock.kept = true;
+        }
     }
 
     pub(super) fn remove(&mut self, id: &LockId) -> Option<Lock<N>> {
@@ -167,10 +184,14 @@ mod tests {
         locks.ask(id(2), "two", at(5));
         locks.ask(id(3), "three", at(5));
         assert!(locks.renew(&id(2), at(12)));
+        assert!(
+            locks.renew(&id(2), at(11)),
+            "an earlier renewal, answered late"
+        );
         assert!(locks.remove(&id(3)).is_some());
         assert_eq!(locks.next_due(), Some(at(10)));
         assert_eq!(locks.over(at(11)), [id(1)]);
-        assert_eq!(locks.over(at(20)), [id(2)]);
+        assert_eq!(locks.over(at(12)), [id(2)]);
         assert!(locks.renew(&id(2), at(21)), "renewed after all");
         assert_eq!(locks.over(at(30)), [id(2)]);
         assert_eq!(locks.next_due(), None);

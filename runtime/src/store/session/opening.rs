@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::heartbeats::keep;
 use super::live_session::LiveSession;
 use super::service::Service;
@@ -24,7 +26,12 @@ impl<S: Service> Shared<S> {
         let Some(class) = self.class(ttl) else {
             return Err(too_long::<S>(ttl, self.longest()));
         };
-        let mut slot = class.slot.lock().await;
+        // The time of the opening includes the wait for that of another call. Otherwise, requests
+        // of a key that need no session would wait behind a queue of openings that all fail.
+        let limit = patience.max(self.io_timeout);
+        let begun = self.clock.now();
+        let slot = timeout(limit, class.slot.lock()).await;
+        let mut slot = slot.map_err(|_| busy(S::NAME))?;
         if let Some(slot) = &mut *slot
             && !slot.session.is_over()
         {
@@ -32,11 +39,9 @@ impl<S: Service> Shared<S> {
             return self.that_serves(ttl, &slot.session);
         }
         let sent = self.clock.now();
-        let (server, timeout) = self
-            .service
-            .open(class.timeout, patience.max(self.io_timeout))
-            .await?;
-        let session = Arc::new(LiveSession::new(server, timeout, sent));
+        let limit = limit.saturating_sub(sent.since(begun));
+        let (server, lasts) = self.service.open(class.timeout, limit).await?;
+        let session = Arc::new(LiveSession::new(server, lasts, sent));
         *slot = Some(Slot {
             session: Arc::clone(&session),
             used: sent,
@@ -98,6 +103,18 @@ impl<S: Service> Shared<S> {
         }
         false
     }
+}
+
+/// Returns the failure of a request that waited in vain for another one to open a session.
+fn busy(name: &str) -> Failure {
+    Failure::unavailable(
+        "timeout",
+        format!(
+            "no session at `{name}://` was opened in time; check that the server is up and reachable"
+        ),
+        Retry::Later,
+        false,
+    )
 }
 
 fn too_long<S: Service>(ttl: Duration, longest: Duration) -> Failure {

@@ -216,11 +216,15 @@ impl<S: Service> Shared<S> {
     fn renewed(self: &Arc<Self>, due: &Due<S>, present: bool, began: Instant) -> bool {
         let mut state = self.state();
         let lock = state.locks.get(&due.id);
-        if lock.is_none_or(|lock| lock.node != due.node) {
+        let Some(lock) = lock.filter(|lock| lock.node == due.node) else {
             return false;
-        }
+        };
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
+        }
+        if lock.is_kept() {
+            // The release has moved the node to another lease, or will report that it is gone.
+            return false;
         }
         // Another client has removed the node, but an earlier request may still create it again.
         state.locks.remove(&due.id);

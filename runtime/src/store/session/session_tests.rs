@@ -18,11 +18,14 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::options::Options;
 use crate::store::{
-    CLAIM, Failure, Give, GiveKind, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent, Take,
+    CLAIM, Failure, Give, GiveKind, LockStore, Op, OpId, Renewal, Reply, Request, Retry,
+    StoreEvent, Take,
 };
 
 const TTL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A ttl that needs a session of the longer class.
+const LONG: Duration = Duration::from_secs(600);
 const FENCE: Fence = Fence::new(1);
 
 /// A fake server with one directory, the queue for one lock. Its first node has the lock.
@@ -45,6 +48,10 @@ struct Server {
     same_name: Mutex<Option<Token>>,
     /// Number of opened sessions.
     opened: Mutex<usize>,
+    /// True if no session with a long time-out can be opened.
+    hangs: Mutex<bool>,
+    /// True if a kept node, which has another lease, does not count as present.
+    moved: Mutex<bool>,
     /// Number of attempts to reach the server that neither succeed nor fail.
     attempts_in_vain: Mutex<u32>,
     outage: Outage,
@@ -111,7 +118,16 @@ impl Service for Arc<Server> {
         answers
     }
 
-    async fn open(&self, timeout: Timeout, _: Duration) -> Result<(usize, Timeout), Failure> {
+    async fn open(
+        &self,
+        timeout: Timeout,
+        patience: Duration,
+    ) -> Result<(usize, Timeout), Failure> {
+        if *self.hangs.lock().unwrap() && LONG <= timeout.0 {
+            tokio::time::sleep(patience).await;
+            let text = "no session was opened in time".to_owned();
+            return Err(Failure::unavailable("timeout", text, Retry::Later, false));
+        }
         let mut opened = self.opened.lock().unwrap();
         *opened += 1;
         Ok((*opened, timeout))
@@ -186,7 +202,7 @@ impl Service for Arc<Server> {
     }
 
     async fn present(&self, _: &usize, nodes: &[(Node, Fence)], _: Duration) -> Answer<Vec<bool>> {
-        Ok(vec![true; nodes.len()])
+        Ok(vec![!*self.moved.lock().unwrap(); nodes.len()])
     }
 
     async fn remove(&self, _: &usize, node: &Node, patience: Duration) -> Answer<bool> {
@@ -278,9 +294,13 @@ impl Client {
     }
 
     fn begins_to_ask_for(&mut self, token: Token, ttl: Duration) {
+        self.begins_to_take("k", token, ttl);
+    }
+
+    fn begins_to_take(&mut self, key: &str, token: Token, ttl: Duration) {
         self.submit(Op::Take(Take {
             queue: true,
-            ..Take::lock(FullKey::from("k"), token, ttl, "")
+            ..Take::lock(FullKey::from(key), token, ttl, "")
         }));
     }
 
@@ -489,6 +509,65 @@ async fn a_kept_lock_with_a_lost_answer_stays() {
     assert_eq!(server.nodes(), held, "it was removed too early");
     tokio::time::sleep(PATIENCE * 5).await;
     assert!(server.nodes().is_empty(), "it is kept for too long");
+}
+
+/// Fails if a node that a release has moved to another lease is removed by a renewal under way.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_removes_no_kept_node() {
+    let server = Arc::<Server>::default();
+    let mut client = Client::of(&server);
+    let taken = client.asks(CALL).await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    *server.unanswered.lock().unwrap() = true;
+    client.begins_to_release(CALL, Some(TTL));
+    assert!(client.answer().await.is_err(), "the answer was lost");
+    *server.moved.lock().unwrap() = true;
+    client.submit(Op::Keep {
+        renewals: vec![Renewal {
+            key: FullKey::from("k"),
+            token: CALL,
+            ttl: TTL,
+        }],
+        shares: false,
+    });
+    let renewed = client.answer().await;
+    assert!(
+        matches!(&renewed, Ok(Reply::Renewed(kept)) if kept[..] == [false]),
+        "{renewed:?}"
+    );
+    tokio::time::sleep(PATIENCE * 5).await;
+    assert_eq!(server.nodes().len(), 1, "it is not kept");
+}
+
+/// No session with a long time-out can be opened, and requests for many keys wait for one. Fails if
+/// the release of a lock in another session waits for more than one of these requests.
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_no_queue_of_openings() {
+    let server = Arc::<Server>::default();
+    let mut client = Client::of(&server);
+    let taken = client.asks(CALL).await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    *server.hangs.lock().unwrap() = true;
+    for number in 0..10 {
+        client.begins_to_take(&format!("other{number}"), Token::fixed(100 + number), LONG);
+    }
+    client.begins_to_ask_for(Token::fixed(4), LONG);
+    client.begins_to_release(CALL, None);
+    let asked = client.last;
+    let released = tokio::time::timeout(PATIENCE * 2, async {
+        loop {
+            if let StoreEvent::Reply(OpId(replied), reply) = client.event().await
+                && replied == asked
+            {
+                return reply;
+            }
+        }
+    });
+    let released = released.await.expect("after one opening");
+    assert!(
+        matches!(released, Ok(Reply::Released { .. })),
+        "{released:?}"
+    );
 }
 
 /// A request finds no server, and the next attempts get no result. Then the server answers. Fails

@@ -6,7 +6,8 @@
 
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -38,10 +39,14 @@ const READ: usize = 16 * 1_024;
 /// The longest accepted answer, in bytes: a list of a few million names.
 const LONGEST: usize = 256 * 1_024 * 1_024;
 
-/// A connection. If the last reference to an open connection is dropped, its session is closed.
+/// A connection. If the last reference to an open connection is dropped, its session is closed,
+/// except while the session is being resumed.
 #[derive(Debug)]
 pub(super) struct Line {
     requests: UnboundedSender<Request>,
+    /// False until a resumed session is [kept](Self::keeps_its_session). If this attempt fails, the
+    /// session continues on another connection.
+    closes: Arc<AtomicBool>,
 }
 
 /// Waits for one change of a znode.
@@ -88,8 +93,18 @@ impl Line {
             header(&mut In(&answer)).and_then(|(_, outcome)| outcome)?;
         }
         let (sender, requests) = unbounded_channel();
-        tokio::spawn(serve(stream, requests, silence));
-        Ok((Self { requests: sender }, granted))
+        let closes = Arc::new(AtomicBool::new(resumed.is_none()));
+        tokio::spawn(serve(stream, requests, silence, Arc::clone(&closes)));
+        let line = Self {
+            requests: sender,
+            closes,
+        };
+        Ok((line, granted))
+    }
+
+    /// Records that the resumed session continues on this connection.
+    pub(super) fn keeps_its_session(&self) {
+        self.closes.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -153,12 +168,17 @@ fn locked(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
 }
 
 /// Serves a connection until it ends.
-async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, silence: Duration) {
+async fn serve(
+    stream: TcpStream,
+    mut requests: UnboundedReceiver<Request>,
+    silence: Duration,
+    closes: Arc<AtomicBool>,
+) {
     let asked = Mutex::new(Asked::default());
     let error = {
         let (reading, writing) = stream.into_split();
         let reads = pin!(read(reading, &asked, silence));
-        let writes = pin!(write(writing, &mut requests, &asked, silence));
+        let writes = pin!(write(writing, &mut requests, &asked, silence, &closes));
         match select(reads, writes).await {
             Either::Left((error, _)) | Either::Right((error, _)) => error,
         }
@@ -180,14 +200,18 @@ async fn write(
     requests: &mut UnboundedReceiver<Request>,
     asked: &Mutex<Asked>,
     silence: Duration,
+    closes: &AtomicBool,
 ) -> Error {
     let mut frames = Vec::new();
     loop {
         frames.clear();
         let next = timeout(silence * 3 / 8, requests.recv()).await;
-        let closes = matches!(next, Ok(None));
+        let is_last = matches!(next, Ok(None));
         match next {
             Ok(Some(request)) => locked(asked).request(request, &mut frames),
+            Ok(None) if !closes.load(Ordering::SeqCst) => {
+                return Error::Disconnected("its session was not resumed".to_owned());
+            }
             Ok(None) => locked(asked).signal(0, CLOSE, &mut frames),
             Err(_) => locked(asked).signal(PING_NUMBER, PING, &mut frames),
         }
@@ -199,7 +223,7 @@ async fn write(
         if let Err(error) = writing.write_all(&frames).await {
             return Error::disconnected(&error);
         }
-        if closes {
+        if is_last {
             // The server answers the request to close the session, and then ends the connection.
             // `serve` returns when `read` notices the end of the connection.
             return pending().await;
@@ -245,4 +269,23 @@ fn receive(buffer: &mut Vec<u8>, asked: &Mutex<Asked>) -> Result<(), Error> {
     let taken = buffer.len() - rest.len();
     buffer.drain(..taken);
     Ok(())
+}
+
+/// Opens a session, fails to resume it on a second connection, and returns true if a third
+/// connection can then resume it.
+#[cfg(feature = "__test")]
+pub(crate) async fn survives_a_failed_attempt(server: &str) -> bool {
+    const LASTS: Duration = Duration::from_secs(4);
+    const SILENCE: Duration = Duration::from_secs(1);
+    let Ok((_line, granted)) = Line::open(server, &[], LASTS, SILENCE).await else {
+        return false;
+    };
+    let resumes = || async {
+        let stream = handshake::connected(server).await?;
+        Line::begin(stream, &[], LASTS, Some(&granted.ticket), SILENCE).await
+    };
+    drop(resumes().await);
+    // After this pause, the server has received everything that the failed attempt has sent.
+    tokio::time::sleep(SILENCE / 2).await;
+    resumes().await.is_ok()
 }

@@ -31,7 +31,7 @@ mod following;
 pub(crate) mod handshake;
 mod heartbeat;
 mod jute;
-mod line;
+pub(crate) mod line;
 mod live;
 pub(crate) mod look;
 pub(crate) mod names;

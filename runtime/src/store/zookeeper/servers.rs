@@ -170,6 +170,7 @@ impl Servers {
             // because a server answers a write only after it has applied all earlier writes.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
+            line.keeps_its_session();
         }
         Ok((line, granted))
     }

@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::pipe::Pipe;
+use leasehold_tests::probe::Probe as _;
 use leasehold_tests::proxy::Proxy;
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
@@ -89,6 +91,35 @@ async fn a_demoted_master_is_not_flooded_with_reconnects() {
     replicate(&probe, "NO", "ONE");
     let guard = take(&pool, "promoted", LONG).await;
     guard.release().await.expect("still held");
+}
+
+/// A new connection leads to a replica that does not have the pool's lock, as when a name has the
+/// addresses of both. Fails if the lease then ends, or if its release does not reach the master.
+#[tokio::test]
+async fn a_new_connection_to_a_stale_replica_ends_no_lease() {
+    let (master, replica, nobody) = (Server::start(), Server::start(), Server::start());
+    replicate(&replica.probe(), "127.0.0.1", &nobody.port().to_string());
+    drop(nobody);
+    let pipe = Pipe::start(master.address());
+    let address = pipe.address();
+    let pool = connect(&format!("redis://{address}/")).await;
+    let request = pool.lock("k").ttl(LONG).watchdog();
+    let guard = request.acquire().await.expect("free");
+    drop(pipe);
+
+    let pipe = Pipe::start_at(address, replica.address(), LONG);
+    let tried = || 2 <= pipe.connections() || guard.check().is_err();
+    wait::until_async("it tries again", LONG, tried).await;
+    guard.check().expect("the master has it");
+    drop(pipe);
+
+    let _pipe = Pipe::start_at(address, master.address(), LONG);
+    drop(take(&pool, "other", LONG).await);
+    guard.release().await.expect("the master had it");
+    assert!(
+        !master.probe().namespace("lock:").exists("k"),
+        "it is released"
+    );
 }
 
 /// A call waits for a held lock. Its server becomes a read-only replica of another server, which

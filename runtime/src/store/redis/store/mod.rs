@@ -312,7 +312,7 @@ impl RedisStore {
     }
 
     fn connected(&mut self, result: Result<OpenedConnection, Failure>) {
-        match result {
+        match result.and_then(OpenedConnection::if_it_leads) {
             Ok(opened) => self.adopt(opened),
             Err(failure) => {
                 if self.supervisor.failed(not_sent(failure)) {

@@ -37,6 +37,22 @@ pub(crate) struct OpenedConnection {
 }
 
 impl OpenedConnection {
+    /// Returns the connection, or an error if its server is a replica. A replica that lags behind
+    /// its master would report held locks as gone. The caller tries again, because the address may
+    /// lead to the master later. A server with an unknown role is accepted.
+    pub(crate) fn if_it_leads(self) -> Result<Self, Failure> {
+        if self.role.is_none_or(|role| role.is_master) {
+            return Ok(self);
+        }
+        Err(Failure::unavailable(
+            "READONLY",
+            "the server is a replica now; point the URL at its master, or use redis-sentinel://"
+                .to_owned(),
+            Retry::Later,
+            false,
+        ))
+    }
+
     /// Subscribes to `channel`, and tests the permission to publish to it. If the server refuses
     /// either, or supports only RESP2, waiting calls are not notified of a free lock. They repeat
     /// their requests from time to time instead. Fails if the server does not answer in time.

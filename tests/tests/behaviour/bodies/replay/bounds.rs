@@ -30,6 +30,17 @@ async fn a_large_result_is_returned_and_not_kept() {
     }
 }
 
+/// Fails if a pool keeps results that the client could not read back.
+#[tokio::test]
+async fn the_limit_of_results_has_a_bound() {
+    const MOST: usize = 8 * 1024 * 1024;
+    for (limit, is_possible) in [(MOST, true), (MOST + 1, false)] {
+        let pool = LockPool::builder().url("memory://").replay_limit(limit);
+        let pool = pool.connect().await;
+        assert_eq!(pool.is_ok(), is_possible, "{limit}");
+    }
+}
+
 /// Fails if a caller does not get its result because the value cannot be written as JSON.
 #[tokio::test]
 async fn a_value_without_json_is_returned() {

@@ -16,6 +16,9 @@ use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_w
 /// acquire, because it waits for the lost answer to another request.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
+/// A ttl whose renewals do not show within the test that the lock is gone.
+const KEPT: Duration = Duration::from_secs(100);
+
 /// Number of attempts to lose the answer to an acquire. A pool sometimes seals its session first:
 /// it writes a key, so that late requests have no effect. If the answer to this write is lost, the
 /// pool creates no node yet, and the test needs another attempt.
@@ -37,6 +40,26 @@ async fn the_pool_reconnects_to_a_restarted_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_survive_the_loss_of_a_leader() {
     faults::leases_survive_the_loss_of_a_leader(Etcd::cluster(3), TTL).await;
+}
+
+/// The pool's member hangs, so the pool uses another one. Fails if the holder then misses a forced
+/// release, because its watch is still at the first member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_reaches_the_holder_at_another_member() {
+    let cluster = Etcd::cluster(3);
+    let (holder, operator) = (
+        Etcd::url_of(&cluster, "forced"),
+        Etcd::url_of(&cluster[1..], "forced"),
+    );
+    let (holder, operator) = (connect(&holder).await, connect(&operator).await);
+    let held = holder.lock("held").ttl(KEPT).watchdog();
+    let held = held.acquire().await.expect("it is free");
+    // The pool connects to the first member of its URL.
+    cluster[0].pause();
+    works::<Etcd>(&holder, "at-another-member").await;
+    operator.force_release("held").await.expect("it is held");
+    let error = held.check().expect_err("it was taken away");
+    assert!(error.is_lost(), "{error:?}");
 }
 
 /// Fails if the kernel does not probe an idle connection. A firewall could then drop the connection

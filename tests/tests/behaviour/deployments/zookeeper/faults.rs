@@ -36,6 +36,16 @@ async fn leases_survive_the_loss_of_a_leader() {
     faults::leases_survive_the_loss_of_a_leader(ensemble, LEADERLESS).await;
 }
 
+/// A connection resumes a session, but fails before the pool uses it. Fails if the client then
+/// closes the session. Its locks would be free while their holders still run.
+#[tokio::test]
+async fn a_failed_attempt_to_resume_a_session_ends_no_session() {
+    let server = Settings::new().start();
+    let address = server.address().to_string();
+    let outlives = leasehold::__test::zookeeper_sessions_outlive_attempts(&address);
+    assert!(outlives.await, "the session is closed");
+}
+
 /// Each round loses all answers after a random moment. In some rounds, this includes the answer to
 /// the request that has created the acquire's znode. Fails if the acquire is then refused because
 /// of this znode, or leaves a second znode.
