@@ -209,9 +209,9 @@ impl LockError {
         matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
     }
 
-    /// Returns true if the call held the lock and lost it: [`Lost`](Self::Lost). The body *did*
-    /// run, at least in part, so do not repeat it blindly. An HTTP service answers 500, which no
-    /// proxy retries automatically.
+    /// Returns true if the call held the lock and lost it: [`Lost`](Self::Lost). The body has
+    /// usually run, at least in part, so do not repeat it blindly. An HTTP service answers 500,
+    /// which no proxy retries automatically.
     ///
     /// ```
     /// # use leasehold::LockError;

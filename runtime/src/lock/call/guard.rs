@@ -369,9 +369,9 @@ macro_rules! lease_view {
                 self.fences().find(|(name, _)| *name == key)?.1
             }
 
-            /// Returns the remaining time of the lease if it is not renewed. Zero once the lease is
-            /// over. With several keys, the lease that ends first counts, also for `check` and
-            /// `lost`.
+            /// Returns the time until the lease's deadline. A lease that is not renewed is given up
+            /// ttl/20 earlier (at least 50 ms, at most ttl/4); then this is zero. With several
+            /// keys, the lease that ends first counts, also for `check` and `lost`.
             ///
             /// ```
             /// # use std::time::Duration;
