@@ -312,7 +312,7 @@ impl RedisStore {
     }
 
     fn connected(&mut self, result: Result<OpenedConnection, Failure>) {
-        match result.and_then(OpenedConnection::if_it_leads) {
+        match result.and_then(|opened| opened.if_it_leads(self.names.in_cluster())) {
             Ok(opened) => self.adopt(opened),
             Err(failure) => {
                 if self.supervisor.failed(not_sent(failure)) {
