@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
@@ -220,6 +221,20 @@ async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
+/// Runs `call` on a thread on which the subscriber counts spans.
+fn on_the_traced_thread<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let runs = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime starts").block_on(call)
+    };
+    let thread = std::thread::Builder::new().name(TRACED.to_owned());
+    thread.spawn(runs).expect("a thread starts")
+}
+
 /// Fails if a subscriber that blocks in a span delays another call or a renewal. Such a delay would
 /// occur if a span began or was entered under the engine's mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,18 +246,8 @@ async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
     let held = held.acquire().await.expect("it is free");
     behave(Manner::Blocks);
     let before = calls_of(&SPANS);
-    let traced = pool.clone();
-    let call = std::thread::Builder::new()
-        .name(TRACED.to_owned())
-        .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime starts");
-            let lock = traced.lock("traced").ttl(10 * LIMIT);
-            runtime.block_on(lock.run(async { "the body runs" }))
-        });
-    let call = call.expect("a thread starts");
+    let lock = pool.lock("traced").ttl(10 * LIMIT);
+    let call = on_the_traced_thread(lock.run(async { "the body runs" }));
     wait::until_async("it is in its span", LIMIT, || before < calls_of(&SPANS)).await;
     let other = pool.lock("another").ttl(TTL).acquire();
     let other = wait::within("another call is served", LIMIT, other).await;
@@ -266,21 +271,13 @@ async fn a_subscriber_blocking_past_the_lease_ends_the_call() {
     let pool = LockPool::connect("memory://").await.expect("it opens");
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let (went_on, has_gone_on) = channel();
-    let call = std::thread::Builder::new()
-        .name(TRACED.to_owned())
-        .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime starts");
-            runtime.block_on(pool.lock("late").ttl(TTL).run(async {
-                begun.send(calls_of(&SPANS)).expect("the test waits");
-                behave(Manner::Blocks);
-                tokio::task::yield_now().await;
-                went_on.send(()).expect("the test waits");
-            }))
-        });
-    let call = call.expect("a thread starts");
+    let lock = pool.lock("late").ttl(TTL);
+    let call = on_the_traced_thread(lock.run(async move {
+        begun.send(calls_of(&SPANS)).expect("the test waits");
+        behave(Manner::Blocks);
+        tokio::task::yield_now().await;
+        went_on.send(()).expect("the test waits");
+    }));
     let before = has_begun.await.expect("the body begins");
     wait::until_async("it is in its span", LIMIT, || before < calls_of(&SPANS)).await;
     tokio::time::sleep(2 * TTL).await;
