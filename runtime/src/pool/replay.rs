@@ -13,6 +13,9 @@ use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::key;
 
+/// Maximum for `replay_limit`. The Redis client refuses replies of more than 16 MiB.
+const MOST_KEPT: usize = 8 * 1024 * 1024;
+
 impl LockPoolBuilder {
     /// Sets the maximum length of a kept result of a `replay` call, in bytes of JSON. A longer
     /// result is returned to its caller but not kept. A warning (`result-too-large`) is logged, and
@@ -33,6 +36,15 @@ impl LockPoolBuilder {
     pub fn replay_limit(mut self, bytes: usize) -> Self {
         self.replay_limit = bytes;
         self
+    }
+
+    pub(super) fn check_replay_limit(&self) -> Result<(), LockError> {
+        if self.replay_limit <= MOST_KEPT {
+            return Ok(());
+        }
+        Err(LockError::config(
+            "`replay_limit` must be at most 8 MiB; the default is 64 KiB",
+        ))
     }
 }
 

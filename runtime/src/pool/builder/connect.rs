@@ -25,8 +25,6 @@ use crate::store::options::Options;
 
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// Maximum for `replay_limit`. The Redis client refuses replies of more than 16 MiB.
-const MOST_KEPT: usize = 8 * 1024 * 1024;
 /// The engine requests no further lock while this many requests have no answer. A server answers
 /// this many requests within a few dozen milliseconds, so this limit delays a further request by no
 /// more than that.
@@ -64,11 +62,8 @@ impl LockPoolBuilder {
                 "`io_timeout` must be between 1 ms and 1 h; the default is 1 s",
             ));
         }
-        if MOST_KEPT < self.replay_limit {
-            return Err(LockError::config(
-                "`replay_limit` must be at most 8 MiB; the default is 64 KiB",
-            ));
-        }
+        #[cfg(feature = "replay")]
+        self.check_replay_limit()?;
         self.fairness.check()
     }
 
