@@ -6,6 +6,7 @@ use syn::parse::discouraged::Speculative as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{FnArg, Local, Pat, Signature, Stmt, Token, Type};
 
+use crate::borrow::borrow;
 use crate::deferred::Deferred;
 use crate::shape::{Binding, Frame, Returns, pattern};
 use crate::tokens;
@@ -73,6 +74,7 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
     let shape = |input: ParseStream<'_>| {
         let mut before = TokenStream::new();
         let mut names = unmoved(signature);
+        let owns_self = owns_self(signature);
         loop {
             let ahead = input.fork();
             if let Ok((local, body, ty)) = result(&ahead) {
@@ -91,7 +93,10 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
             }
             let statement: Stmt = input.parse()?;
             if let Stmt::Local(local) = &statement {
-                names.extend(bound(local));
+                names.extend(bound(local).into_iter().map(|binding| Binding {
+                    always_moves: binding.always_moves || owns_self && binding.name == "self",
+                    ..binding
+                }));
             }
             statement.to_tokens(&mut before);
         }
@@ -139,6 +144,12 @@ fn unmoved(signature: &Signature) -> Vec<Binding> {
     references
         .flat_map(|parameter| pattern(&parameter.pat, &parameter.attrs))
         .collect()
+}
+
+/// True if the method takes `self` by value.
+fn owns_self(signature: &Signature) -> bool {
+    let mut inputs = signature.inputs.iter();
+    inputs.any(|input| matches!(input, FnArg::Receiver(_)) && borrow(input).is_none())
 }
 
 fn bound(local: &Local) -> Vec<Binding> {

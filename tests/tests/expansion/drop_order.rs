@@ -145,6 +145,21 @@ trait Job {
     async fn run(&self, record: &Record, key: Witness, other: Witness) -> Result<(), LockError>;
 }
 
+#[async_trait]
+trait Consumed {
+    async fn not_used(self, record: &Record) -> Result<(), LockError>;
+}
+
+#[async_trait]
+impl Consumed for Witness {
+    #[distributed_lock(key = "k", ttl = "5s", guard = lock)]
+    async fn not_used(self, record: &Record) -> Result<(), LockError> {
+        record.lock.set(lock).expect("once");
+        tick().await;
+        Ok(())
+    }
+}
+
 struct Nightly;
 
 #[async_trait]
@@ -212,6 +227,10 @@ async fn self_is_dropped_before_the_release() {
     assert_eq!(record.deaths(), held(&["self"]));
     let record = Record::default();
     let unused = record.witness("self").unused(&record);
+    locked(unused).await.unwrap();
+    assert_eq!(record.deaths(), held(&["self"]));
+    let record = Record::default();
+    let unused = record.witness("self").not_used(&record);
     locked(unused).await.unwrap();
     assert_eq!(record.deaths(), held(&["self"]));
 }

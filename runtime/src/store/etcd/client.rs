@@ -192,7 +192,10 @@ async fn renew(client: Weak<Client>, old: Arc<Connection>) {
         return;
     }
     match opened {
-        Ok(connection) => drop(client.adopt(&mut line, connection)),
+        Ok(connection) => {
+            drop(client.adopt(&mut line, connection));
+            old.give_up();
+        }
         Err(failure) => {
             line.renew_at = Some(Instant::now() + LOGIN_PAUSE);
             let server = client.address.to_string();

@@ -54,7 +54,7 @@ pub(super) struct Connection {
     /// Time at which the connection is replaced, with new credentials.
     pub(super) renew_at: Option<Instant>,
     unanswered: Mutex<Unanswered>,
-    /// True once the client uses another connection, because this one has failed.
+    /// True once the client uses another connection.
     given_up: sync::watch::Sender<bool>,
 }
 

@@ -26,8 +26,9 @@ impl<S: Service> Shared<S> {
         let Some(class) = self.class(ttl) else {
             return Err(too_long::<S>(ttl, self.longest()));
         };
-        // The time of the opening includes the wait for that of another call. Otherwise, requests
-        // of a key that need no session would wait behind a queue of openings that all fail.
+        // Limits the wait for the opening of another call and this call's own opening together.
+        // Otherwise, requests of a key that need no session would wait behind a queue of openings
+        // that all fail. An opening has at least half of the limit, so that it can succeed.
         let limit = patience.max(self.io_timeout);
         let begun = self.clock.now();
         let slot = timeout(limit, class.slot.lock()).await;
@@ -39,7 +40,7 @@ impl<S: Service> Shared<S> {
             return self.that_serves(ttl, &slot.session);
         }
         let sent = self.clock.now();
-        let limit = limit.saturating_sub(sent.since(begun));
+        let limit = limit.saturating_sub(sent.since(begun)).max(limit / 2);
         let (server, lasts) = self.service.open(class.timeout, limit).await?;
         let session = Arc::new(LiveSession::new(server, lasts, sent));
         *slot = Some(Slot {
@@ -109,9 +110,7 @@ impl<S: Service> Shared<S> {
 fn busy(name: &str) -> Failure {
     Failure::unavailable(
         "timeout",
-        format!(
-            "no session at `{name}://` was opened in time; check that the server is up and reachable"
-        ),
+        format!("no session at `{name}://` was opened in time; check that the server is up"),
         Retry::Later,
         false,
     )

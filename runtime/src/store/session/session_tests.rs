@@ -50,6 +50,8 @@ struct Server {
     opened: Mutex<usize>,
     /// True if no session with a long time-out can be opened.
     hangs: Mutex<bool>,
+    /// Time that the opening of a session takes.
+    opens_in: Mutex<Duration>,
     /// True if a kept node, which has another lease, does not count as present.
     moved: Mutex<bool>,
     /// Number of attempts to reach the server that neither succeed nor fail.
@@ -123,8 +125,11 @@ impl Service for Arc<Server> {
         timeout: Timeout,
         patience: Duration,
     ) -> Result<(usize, Timeout), Failure> {
-        if *self.hangs.lock().unwrap() && LONG <= timeout.0 {
-            tokio::time::sleep(patience).await;
+        let hangs = *self.hangs.lock().unwrap() && LONG <= timeout.0;
+        let takes = *self.opens_in.lock().unwrap();
+        tokio::time::sleep(takes.min(patience)).await;
+        if hangs || patience < takes {
+            tokio::time::sleep(patience.saturating_sub(takes)).await;
             let text = "no session was opened in time".to_owned();
             return Err(Failure::unavailable("timeout", text, Retry::Later, false));
         }
@@ -568,6 +573,29 @@ async fn a_release_waits_for_no_queue_of_openings() {
         matches!(released, Ok(Reply::Released { .. })),
         "{released:?}"
     );
+}
+
+/// An opening hangs, and another request waits for it. Fails if that request then has too little
+/// time to open a session itself, although the server answers again.
+#[tokio::test(start_paused = true)]
+async fn an_opening_after_a_failed_one_can_succeed() {
+    const SOON: Duration = Duration::from_millis(20);
+    let server = Arc::<Server>::default();
+    let mut client = Client::of(&server);
+    *server.hangs.lock().unwrap() = true;
+    client.begins_to_take("other", Token::fixed(100), LONG);
+    tokio::time::sleep(SOON).await;
+    client.begins_to_ask_for(CALL, LONG);
+    tokio::time::sleep(SOON).await;
+    *server.hangs.lock().unwrap() = false;
+    *server.opens_in.lock().unwrap() = 5 * SOON;
+    let failed = client.event().await;
+    assert!(
+        matches!(failed, StoreEvent::Reply(OpId(1), Err(_))),
+        "{failed:?}"
+    );
+    let taken = client.answer().await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
 
 /// A request finds no server, and the next attempts get no result. Then the server answers. Fails

@@ -39,8 +39,8 @@ pub(crate) struct OpenedConnection {
 impl OpenedConnection {
     /// Returns the connection, or an error if its server is a replica. A replica that lags behind
     /// its master would report held locks as gone. The caller tries again, because the address may
-    /// lead to the master later. Accepts a server with an unknown role, and any server in a cluster,
-    /// where a replica answers with the address of its master.
+    /// lead to the master later. Accepts a server with an unknown role. Also accepts any server of
+    /// a cluster, because there a replica answers with the address of its master.
     pub(crate) fn if_it_leads(self, in_cluster: bool) -> Result<Self, Failure> {
         if in_cluster || self.role.is_none_or(|role| role.is_master) {
             return Ok(self);
