@@ -47,8 +47,8 @@ pub(crate) struct Binding {
     pub(crate) cfg: Vec<Attribute>,
     /// Kind of the parameter's type; `Other` if the parameter is `self` or a pattern.
     pub(crate) kind: Kind,
-    /// True if the argument moves into the body even if the body does not use it: `_…`, and `self`
-    /// by value. rustc does not report these as unused.
+    /// True if the argument moves into the body even if the body does not use it. rustc does not
+    /// report such arguments as unused: `self` by value, and names that begin with `_`.
     pub(crate) always_moves: bool,
 }
 
