@@ -33,6 +33,8 @@
 use crate::error::LockError;
 
 mod entering;
+#[cfg(test)]
+mod fake_server_tests;
 mod heartbeats;
 mod lanes;
 mod leaving;
