@@ -312,6 +312,10 @@ bugs! {
     RevokedPlaceKept,
     /// A watch continues at etcd for seconds after the client has ended it.
     WatchesLeft,
+    /// The watches of a connection to etcd that the client has given up continue there.
+    WatchesOfTheGivenUp,
+    /// A failed attempt to resume a session at ZooKeeper closes the session.
+    AttemptsClose,
     /// Each node in etcd gets a new name, which the server keeps until it compacts.
     NamesUsedOnce,
     /// A request to etcd is sent again with its session's new revision (epoch) although its caller

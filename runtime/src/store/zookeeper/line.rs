@@ -22,6 +22,7 @@ use super::asked::{Asked, Change, Request, header};
 use super::error::Error;
 use super::handshake::{self, CLOSE, Granted, Ticket};
 use super::jute::{In, Out};
+use crate::base::seeded::seeded;
 
 const PING: i32 = 11;
 const AUTH: i32 = 100;
@@ -93,7 +94,7 @@ impl Line {
             header(&mut In(&answer)).and_then(|(_, outcome)| outcome)?;
         }
         let (sender, requests) = unbounded_channel();
-        let closes = Arc::new(AtomicBool::new(resumed.is_none()));
+        let closes = Arc::new(AtomicBool::new(resumed.is_none() || seeded!(AttemptsClose)));
         tokio::spawn(serve(stream, requests, silence, Arc::clone(&closes)));
         let line = Self {
             requests: sender,

@@ -355,6 +355,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "processes wait for a lock in turn",
     },
     Elsewhere {
+        bug: "WatchesOfTheGivenUp",
+        program: "behaviour",
+        test: "deployments::etcd::faults::a_forced_release_reaches_the_holder_at_another_member",
+        what: "a lock is taken away after the holder's member of etcd has stopped",
+    },
+    Elsewhere {
+        bug: "AttemptsClose",
+        program: "behaviour",
+        test: "deployments::zookeeper::faults::a_failed_attempt_to_resume_a_session_ends_no_session",
+        what: "an attempt to resume a session is given up",
+    },
+    Elsewhere {
         bug: "NamesUsedOnce",
         program: "behaviour",
         test: "deployments::etcd::names::a_lock_leaves_few_names_behind",
